@@ -21,9 +21,9 @@ from pathlib import Path
 from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.search import run_search
+from cse_cli.tuning.study import SearchConfig
+from cse_cli.tuning.view import TuneScreen
 from tests.cse_cli.tuning.fake import config, drive, parameter
 from tests.support.running import execute
 from tests.support.shrunken import recipe, small

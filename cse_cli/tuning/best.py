@@ -32,9 +32,9 @@ from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.overrides import apply_overrides, parse_overrides
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import all_runs
-from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parameter import settings_of
-from cse_cli.tuning.results import Search, Trial, Verification, verdict
+from cse_cli.tuning.results import Search, Trial, Verification
+from cse_cli.tuning.view import TuneScreen
 from registry.errors import CseError
 
 _MADE_BY = "# Found by `cse tune`: search "
@@ -118,7 +118,7 @@ def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
     steps = f", {search.config.steps} steps" if search.config.steps else ""
     own = "" if search.own is None else f" Score of the recipe's values: {search.own.score:.2f}."
-    score, about = f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}", verdict(search)
+    score, about = f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}", search.verdict
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     comment = [f"{_MADE_BY}{search.name}, trial {best.number} of {len(search.trials)}, {day}."]
     for sentence in (score, f"{about[:1].upper()}{about[1:]}."):

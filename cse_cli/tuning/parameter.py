@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 
 from cse_cli.core.formatting import UNSET
 from cse_cli.recipe.describe import tune_of
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.load import LoadedRecipe, Override, changed
+from cse_cli.recipe.load import Override
 from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.paths import is_list_of_parts, values
 from cse_cli.recipe.schema import Recipe
@@ -57,6 +56,33 @@ class Range:
         if self.step is not None:
             spacing = f" by {self.step:.12g}"
         return f"{self.low:.6g} … {self.high:.6g}{spacing}"
+
+    def checked(self, where: str) -> Range:
+        """Return the values with the end moved down to a step, or refuse them. `where` is their option or table."""
+        if (choices := self.choices) is not None:
+            if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
+                what = "only one value" if len(choices) < 2 else "the same value twice"
+                action = "give at least two different values, separated by commas"
+                raise CseError(f"{where}: {what}", action, code="tune.too_few_choices")
+            return self
+        if self.low is None or self.high is None:
+            raise CseError(f"{where}: one end is missing", f"write {FORM}", code="tune.open_range")
+        low, high, step = self.low, self.high, self.step
+        if low >= high:
+            action = f"write {high:.12g}..{low:.12g}" if low > high else "set a single value with --set"
+            raise CseError(f"{where}: {low:.12g} is not less than {high:.12g}", action, code="tune.empty_range")
+        if self.log and low <= 0:
+            raise CseError(f"{where}: {low:.12g} is not greater than 0", "remove :log", code="tune.log_of_zero")
+        if self.log and step is not None:
+            raise CseError(f"{where}: a log scale has no steps", "remove log or step", code="tune.log_with_step")
+        if step is None:
+            return self
+        # Decimals, because 0.3 is not a multiple of 0.1 in binary.
+        start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
+        if not 0 < spacing <= width:
+            message = f"{where}: step {step:.12g} is not between 0 and the width of the range"
+            raise CseError(message, f"use a step of at most {float(width):.12g}", code="tune.bad_step")
+        return replace(self, high=float(start + width // spacing * spacing))
 
 
 def show_value(value: Value | None) -> str:
@@ -138,7 +164,7 @@ def parse_range(text: str) -> Range:
         raise CseError(f"--range: '{text}' is not a range", f"write {FORM}", code="tune.not_a_range")
     low, high, spacing = float(match[1]), float(match[2]), match[3]
     step = None if spacing in (None, "log") else float(spacing)
-    return check_range(Range(low, high, spacing == "log", step), f"--range {text}")
+    return Range(low, high, spacing == "log", step).checked(f"--range {text}")
 
 
 def parse_choices(text: str) -> Range:
@@ -150,7 +176,7 @@ def parse_choices(text: str) -> Range:
             "write 64,128,256 or cls,mean or true,false",
             code="tune.not_choices",
         )
-    return check_range(Range(choices=tuple(choices)), f"--choices {text}")
+    return Range(choices=tuple(choices)).checked(f"--choices {text}")
 
 
 def split_values(text: str) -> list[Any]:
@@ -160,36 +186,6 @@ def split_values(text: str) -> list[Any]:
         if isinstance(found := parse_value(written), list):
             return found
     return [parse_value(part.strip()) for part in array.removeprefix("[").removesuffix("]").split(",")]
-
-
-def check_range(given: Range, where: str) -> Range:
-    """Return a range that can be searched, with its end moved down to a step. `where` is its option or table."""
-    if (choices := given.choices) is not None:
-        if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
-            what = "only one value" if len(choices) < 2 else "the same value twice"
-            action = "give at least two different values, separated by commas"
-            raise CseError(f"{where}: {what}", action, code="tune.too_few_choices")
-        return given
-    if given.low is None or given.high is None:
-        raise CseError(f"{where}: one end is missing", f"write {FORM}", code="tune.open_range")
-    low, high, step = given.low, given.high, given.step
-    if low >= high:
-        action = f"write {high:.12g}..{low:.12g}" if low > high else "set a single value with --set"
-        raise CseError(f"{where}: {low:.12g} is not less than {high:.12g}", action, code="tune.empty_range")
-    if given.log and low <= 0:
-        raise CseError(f"{where}: {low:.12g} is not greater than 0", "remove :log", code="tune.log_of_zero")
-    if given.log and step is not None:
-        raise CseError(f"{where}: a log scale has no steps", "remove log or step", code="tune.log_with_step")
-    return given if step is None else replace(given, high=_last_step(low, high, step, where))
-
-
-def _last_step(low: float, high: float, step: float, where: str) -> float:
-    """Return the largest value on a step, with decimals because 0.3 is not a multiple of 0.1 in binary."""
-    start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
-    if not 0 < spacing <= width:
-        message = f"{where}: step {step:.12g} is not between 0 and the width of the range"
-        raise CseError(message, f"use a step of at most {float(width):.12g}", code="tune.bad_step")
-    return float(start + width // spacing * spacing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,21 +258,6 @@ class Parameter(Range):
         if self.low is None or self.high is None or not self.low <= self.default <= self.high:
             return False
         return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
-
-    def checked(self, loaded: LoadedRecipe) -> Self:
-        """Return the parameter without declared choices that the recipe does not accept. Other values are an error."""
-        kept, declared = [], self.source.startswith("declared by")
-        for value in self.choices or [end for end in (self.low, self.high) if end is not None]:
-            try:
-                changed(loaded, self.overrides(value))
-                kept.append(value)
-            except RecipeError as error:
-                typed = json.dumps(self._typed(value), ensure_ascii=False)
-                message = f"{self.source}: {self.name} = {typed} is not valid: {error.problems[0].message}"
-                action = "see `cse show COMPONENT` for the values it accepts"
-                if not self.choices or not declared or (value == self.choices[-1] and not kept):
-                    raise CseError(message, action, code="tune.invalid_value") from error
-        return replace(self, choices=tuple(kept)) if self.choices else self
 
 
 def part_tables(choice: Value) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ from matplotlib.tri import Triangulation
 
 from cse_cli.core.plotting import CHOSEN, MEASURED, PAGE, Heading, add_legend, label_axes, new_figure, save_figures
 from cse_cli.tuning.parameter import Parameter, show_value
-from cse_cli.tuning.results import Search, Trial, read_search
-from cse_cli.tuning.study import Study
+from cse_cli.tuning.results import Search, Trial
 
 FEWEST = 4
 """Minimum number of complete trials for contours."""
@@ -24,14 +23,13 @@ _OWN: dict[str, Any] = {"marker": "*", "s": 60, "color": CHOSEN, "zorder": 4, "l
 _OTHERS: dict[str, Any] = {"s": 12, "color": MEASURED, "label": "trial"}
 
 
-def draw(study: Study, directory: Path) -> list[Path]:
+def draw(search: Search, directory: Path) -> list[Path]:
     """Write each figure that has data as SVG and PNG, and return the files.
 
     `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter,
     `contour` that of two numeric ones, and `importance` each parameter's share of the score's variance. The trial with
     the recipe's own values is marked in each.
     """
-    search = read_search(study)
     return save_figures(_figures(search), directory) if search.complete else []
 
 

@@ -9,7 +9,7 @@ import itertools
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -24,9 +24,11 @@ from optuna.pruners import (
 )
 from optuna.samplers import BaseSampler, GPSampler, QMCSampler, RandomSampler, TPESampler
 
-from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.parameter import Parameter, Value
 from registry.errors import CseError, suggestion
+
+if TYPE_CHECKING:
+    from cse_cli.tuning.study import SearchConfig
 
 SAMPLERS: Final = ("tpe", "gp", "random", "grid", "qmc")
 PRUNERS: Final = ("auto", "median", "percentile", "halving", "hyperband", "wilcoxon", "none")
@@ -39,6 +41,7 @@ LOSING_SEEDS = 0.15
 
 Space = Mapping[str, BaseDistribution]
 Point = dict[str, Value | None]
+Key = frozenset[tuple[str, str]]
 
 
 def distributions(parameters: Sequence[Parameter]) -> Space:
@@ -82,27 +85,31 @@ def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> N
     choose(name, distribution.low, distribution.high, log=distribution.log, step=distribution.step)
 
 
-def all_points(parameters: Sequence[Parameter]) -> list[Point] | None:
-    """Return every point of a space, or None if it is continuous or has more than `MOST_POINTS`."""
-    axes = [_values(one) for one in distributions(parameters).values()]
-    finite = [axis for axis in axes if axis is not None]
-    if len(finite) < len(axes) or math.prod(map(len, finite)) > MOST_POINTS:
-        return None
-    return _product(parameters, finite)
+def points(parameters: Sequence[Parameter], trials: int | None = None) -> list[Point] | None:
+    """Return every point of a space once, without the parameters that a point does not have.
 
-
-def grid_points(parameters: Sequence[Parameter], trials: int) -> list[Point]:
-    """Return the points of a grid. A continuous range has as many evenly spaced values as the trials allow."""
-    space = list(distributions(parameters).values())
-    axes = [_values(one) for one in space]
-    others = math.prod(len(axis) for axis in axes if axis is not None)
-    continuous = axes.count(None)
-    each = max(2, math.floor((trials / others) ** (1 / max(1, continuous)) + 1e-9))
-    grid = [_spaced(one, each) if axis is None else axis for one, axis in zip(space, axes, strict=True)]
-    if (points := math.prod(map(len, grid))) > MOST_POINTS:
-        message = f"--sampler grid: the space has {points:,} points, more than {MOST_POINTS:,}"
+    With `trials`, the points are those of a grid: a continuous range has as many evenly spaced values as the trials
+    allow. Without it, the result is None if the space is continuous or has more than `MOST_POINTS`.
+    """
+    space = distributions(parameters)
+    axes = {name: _values(one) for name, one in space.items()}
+    if trials is not None and None in axes.values():
+        others = math.prod(len(axis) for axis in axes.values() if axis is not None)
+        each = max(2, math.floor((trials / others) ** (1 / [*axes.values()].count(None)) + 1e-9))
+        axes = {name: _spaced(space[name], each) if axis is None else axis for name, axis in axes.items()}
+    finite = [axis for axis in axes.values() if axis is not None]
+    number = math.prod(map(len, finite))
+    if len(finite) < len(axes) or number > MOST_POINTS:
+        if trials is None:
+            return None
+        message = f"--sampler grid: the space has {number:,} points, more than {MOST_POINTS:,}"
         raise CseError(message, "use larger steps (--range a..b:step), or --sampler tpe", code="tune.large_grid")
-    return _product(parameters, grid)
+    found: dict[Key, Point] = {}
+    for values in itertools.product(*finite):
+        point = dict(zip(axes, values, strict=True))
+        point = {one.name: point[one.name] for one in parameters if one.exists(point)}
+        found.setdefault(key_of(point), point)
+    return list(found.values())
 
 
 def _values(distribution: BaseDistribution) -> list[Value | None] | None:
@@ -116,6 +123,7 @@ def _values(distribution: BaseDistribution) -> list[Value | None] | None:
 
 
 def _spaced(distribution: BaseDistribution, count: int) -> list[Value | None]:
+    """Return evenly spaced values of a continuous range, or of one with more than `MOST_POINTS`."""
     low, high = distribution.low, distribution.high
     values: list[Value | None] = []
     for number in range(count):
@@ -125,40 +133,19 @@ def _spaced(distribution: BaseDistribution, count: int) -> list[Value | None]:
     return values
 
 
-def _product(parameters: Sequence[Parameter], axes: Sequence[Sequence[Value | None]]) -> list[Point]:
-    """Return every combination once, without the parameters that it does not have."""
-    found: dict[tuple[tuple[str, str], ...], Point] = {}
-    for values in itertools.product(*axes):
-        point = dict(zip((one.name for one in parameters), values, strict=True))
-        point = {one.name: point[one.name] for one in parameters if one.exists(point)}
-        found.setdefault(_key(point), point)
-    return list(found.values())
-
-
-def untried(points: Sequence[Point], tried: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """Return the points that no trial has had yet."""
-    had = {_key(values) for values in tried}
-    return [point for point in points if _key(point) not in had]
-
-
-def is_same_point(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two trials have the same values."""
-    return _key(one) == _key(other)
-
-
-def _key(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def key_of(values: Mapping[str, Any]) -> Key:
+    """Return what two trials with the same values have in common."""
     # Strings, because 1, 1.0 and True are equal in Python, and sums of steps differ in their last digit.
-    return tuple(sorted((k, f"{v:.10g}" if type(v) in (int, float) else repr(v)) for k, v in values.items()))
+    return frozenset((k, f"{v:.10g}" if type(v) in (int, float) else repr(v)) for k, v in values.items())
 
 
 def check_names(config: SearchConfig) -> None:
-    """Refuse unknown samplers and pruners, and samplers that cannot start from the recipe's values."""
-    if config.sampler not in SAMPLERS:
-        message = f"--sampler: unknown sampler '{config.sampler}'.{suggestion(config.sampler, SAMPLERS)}"
-        raise CseError(message, f"use {', '.join(SAMPLERS)}", code="tune.unknown_sampler")
-    if config.pruner not in PRUNERS:
-        message = f"--pruner: unknown pruner '{config.pruner}'.{suggestion(config.pruner, PRUNERS)}"
-        raise CseError(message, f"use {', '.join(PRUNERS)}", code="tune.unknown_pruner")
+    """Refuse unknown samplers and pruners, and samplers that cannot search the space."""
+    for option, name, known in (("sampler", config.sampler, SAMPLERS), ("pruner", config.pruner, PRUNERS)):
+        if name not in known:
+            message = f"--{option}: unknown {option} '{name}'.{suggestion(name, known)}"
+            code = f"tune.unknown_{option}"
+            raise CseError(message, f"use {', '.join(known)}", code=code)
     own = own_values(config.parameters)
     outside = [one.name for one in config.parameters if one.when is None and one.name not in own]
     if config.sampler == "gp" and outside:
@@ -194,20 +181,13 @@ def make_sampler(config: SearchConfig, space: Space, number: int) -> BaseSampler
     return sampler
 
 
-def pruner_name(config: SearchConfig) -> str:
-    """Return the pruner. "auto" is wilcoxon with several seeds, else median."""
-    if config.pruner != "auto":
-        return config.pruner
-    return "wilcoxon" if len(config.seeds) > 1 else "median"
-
-
 def make_pruner(config: SearchConfig, steps: int | None, every: int) -> BasePruner:
     """Return the pruner of a search. `steps`: training steps, if known. `every`: those between dev scores."""
     by_seed = len(config.seeds) > 1
     longest = len(config.seeds) if by_seed else steps
     least = 1 if by_seed else max(1, every)
     warm = 0 if by_seed else (steps or 0) // 4
-    match pruner_name(config):
+    match config.used_pruner:
         case "median":
             return MedianPruner(n_startup_trials=FEW_TRIALS, n_warmup_steps=warm)
         case "percentile":

@@ -1,4 +1,4 @@
-"""The Optuna study of a search: its journal, its attributes, and the states of its trials.
+"""The Optuna study of a search: its settings, its journal, its attributes, and the states of its trials.
 
 The directory of a search, `tuning/NAME/` in the state directory, contains the journal of its study, the lock of the
 process that runs it, and its figures.
@@ -21,17 +21,21 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
+from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.core.formatting import differences
-from cse_cli.core.identity import Difference, Identity
+from cse_cli.core.formatting import differences, seed_list
+from cse_cli.core.identity import Identity
 from cse_cli.core.paths import home
 from cse_cli.data.identity import Known, identify_known
+from cse_cli.jobs.request import RunRequest
+from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.named import settings
 from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning import samplers
-from cse_cli.tuning.config import TRIALS, SearchConfig
 from cse_cli.tuning.parameter import Parameter
+from registry import EVALUATORS, plugins
 from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
 from registry.paths import make_folder
 
@@ -51,24 +55,111 @@ RECORD: Final = "cse:run"
 # User attributes of a trial.
 OWN: Final = "own"
 """Whether it has the recipe's values."""
+VALUES: Final = "values"
+"""Values of a trial that an ended process left, for the queued one that has them now."""
 REASON: Final = "reason"
 """Why it failed, or why its parts are not compatible."""
 SAME_AS: Final = "same_as"
 """Number of the trial that already had the same values. This one was not run, and no list shows it."""
-NUMBER: Final = "number"
-"""Number of the trial in lists and records, from 0 without gaps. Optuna numbers repeated and queued trials, too."""
-RUNS: Final = "runs"
-"""Seed → ID of its run."""
-SCORES: Final = "scores"
-"""Seed → score."""
 RUN: Final = "run"
 """ID of its run, or with several seeds of the record that summarizes them."""
-REPORTED: Final = "reported"
-"""Step → dev score that the trial had before its process ended."""
 
-DIRECTION: Final = "maximize"
 State = Literal["complete", "pruned", "failed", "invalid", "running", "interrupted"]
 _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
+
+
+TRIALS = 20
+"""Default number of trials of a new search."""
+
+
+class SearchConfig(BaseModel):
+    """Settings of a search.
+
+    Args:
+        recipe: File or name of the recipe.
+        parameters: Search space.
+        overrides: `--set` strings of every trial.
+        unset: `--unset` keys of every trial.
+        plugins: Plug-in files of the components.
+        trials: Total number of trials. None keeps the budget of an existing search.
+        sampler: One of `samplers.SAMPLERS`.
+        pruner: One of `samplers.PRUNERS`.
+        seeds: Seeds of every trial, whose score is their mean. Empty for the recipe's seed.
+        steps: Training steps of every trial instead of the recipe's.
+        tags: Tags of the search and of its trials.
+        timeout: Seconds after which this command starts no new trial.
+        request: Options that decide where runs are executed and what is printed.
+        save_best: File for a recipe with the best values.
+        verify_seeds: Number of new seeds for a verification.
+        resume: Whether the search must exist.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = ""
+    recipe: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    overrides: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    trials: int | None = None
+    sampler: str = "tpe"
+    pruner: str = "auto"
+    seeds: tuple[int, ...] = ()
+    steps: int | None = None
+    tags: dict[str, str] = Field(default_factory=dict)
+    # Settings of one command, which the study does not keep.
+    timeout: float | None = Field(None, exclude=True)
+    request: RunRequest = Field(RunRequest(), exclude=True)
+    save_best: Path | None = Field(None, exclude=True)
+    verify_seeds: int | None = Field(None, exclude=True)
+    resume: bool = Field(False, exclude=True)
+
+    @property
+    def used_pruner(self) -> str:
+        """The pruner. "auto" is wilcoxon with several seeds, else median."""
+        if self.pruner != "auto":
+            return self.pruner
+        return "wilcoxon" if len(self.seeds) > 1 else "median"
+
+    @property
+    def trial_overrides(self) -> list[str]:
+        """`--set` strings of every trial, with `steps`."""
+        return [*self.overrides, *([] if self.steps is None else [f"train.steps={self.steps}"])]
+
+    @property
+    def scored_by(self) -> str:
+        """Seeds of the score of a trial: "seed 3", or "mean of seeds 0–2"."""
+        return seed_list(self.seeds) if len(self.seeds) == 1 else f"mean of {seed_list(self.seeds)}"
+
+    def load_base(self) -> LoadedRecipe:
+        """Return the recipe with the settings that all trials share."""
+        for file in self.plugins:
+            plugins.add(file)
+        loaded = load(self.recipe, self.trial_overrides, self.unset)
+        dev_metric(loaded.recipe)
+        return loaded
+
+    def seeds_of(self, recipe: Recipe) -> tuple[int, ...]:
+        """Return the seeds of every trial."""
+        return self.seeds or (recipe.train.seed,)
+
+
+def dev_metric(recipe: Recipe) -> str:
+    """Return the "evaluator.metric" that a search maximizes: the metric that selects the best model."""
+    dev = []
+    for name, part in recipe.evaluators.items():
+        if not is_test_split(part.params):
+            dev.append(f"{name}.{EVALUATORS[part.name].cls.metric}")
+    action = f"use --metric {dev[0]}" if dev else "add an evaluator with a dev split to the recipe"
+    metric = recipe.evaluate.metric_for_best_model
+    if metric is None:
+        raise CseError("evaluate.metric_for_best_model is not set", action, code="tune.no_metric")
+    params = recipe.evaluators[metric.rpartition(".")[0]].params
+    if is_test_split(params):
+        message = f"metric '{metric}' uses split '{params.get('split', 'test')}', but a search needs a dev split"
+        raise CseError(message, action, code="tune.test_metric")
+    return metric
 
 
 def directory(name: str) -> Path:
@@ -117,11 +208,8 @@ def _storage(name: str) -> JournalStorage:
 
 def open_study(config: SearchConfig) -> Study:
     """Open the study of a search, and create it if it is new. A budget in the config replaces the stored one."""
-    samplers.check_names(config)
     recipe = config.load_base().recipe
     asked = identity(recipe, config.parameters, config.seeds_of(recipe), config.steps)
-    if config.sampler == "grid":
-        samplers.grid_points(config.parameters, config.trials or TRIALS)  # a grid that is too large is an error
     make_folder(directory(config.name))
     if (file := journal(config.name)).exists():
         content = file.read_bytes()
@@ -129,7 +217,7 @@ def open_study(config: SearchConfig) -> Study:
             warnings.warn(f"{file} is empty: its trials are lost, and the search restarts", stacklevel=2)
         os.truncate(file, content.rfind(b"\n") + 1)  # a full disk leaves half a line
     study = optuna.create_study(
-        study_name=config.name, storage=_storage(config.name), load_if_exists=True, direction=DIRECTION
+        study_name=config.name, storage=_storage(config.name), load_if_exists=True, direction="maximize"
     )
     if (known := study.user_attrs.get(IDENTITY)) is None:
         if not study.get_trials(deepcopy=False):
@@ -196,7 +284,7 @@ def identity(
     """Return the settings that all trials of a search share, as JSON values."""
     return {
         "experiment": identify_known(recipe).model_dump(),
-        "direction": DIRECTION,
+        "direction": "maximize",
         "metric": recipe.evaluate.metric_for_best_model,
         "seeds": list(seeds),
         "steps": steps,
@@ -210,21 +298,15 @@ def check_same_search(name: str, known: Mapping[str, Any], asked: Mapping[str, A
     keys = ("direction", "metric", "seeds", "steps", "space")
     changed = list(differences({key: known[key] for key in keys}, {key: asked[key] for key in keys}))
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
-    made: list[Difference] = []
-    if then.settings == now.settings:  # otherwise text and weights differ too, and the settings show why
-        weights = {place: digest or then.weights.get(place) or "" for place, digest in now.weights.items()}
-        text = now.text if now.text is not None else then.text  # an unknown part counts as equal
-        scored = then.scored if None in now.scored.values() else now.scored
-        filled = Identity(
-            settings=now.settings, text=text or "", weights=weights, code=now.code,
-            scored={name: digest or "" for name, digest in scored.items()},
-        )  # fmt: skip
-        made = then.differences(filled)
-    else:
+    if then.settings == now.settings:
+        digests = {part: {key: one or "" for key, one in getattr(now, part).items()} for part in ("weights", "scored")}
+        now_known = Identity(settings=now.settings, text=now.text or "", code=now.code, **digests)
+        changed += map(str, then.differences(now_known))
+    else:  # text and weights may differ too, and the settings show why
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]
         changed += named or ([] if changed else [f"recipe: {then.settings} → {now.settings}"])
-    if changed := [*changed, *map(str, made)]:
+    if changed:
         # The name is enough for a table that only one side has.
         listed = "\n  ".join(_TABLE.sub("{…}", line) for line in changed)
         raise CseError(
@@ -240,20 +322,10 @@ def check_same_search(name: str, known: Mapping[str, Any], asked: Mapping[str, A
 def state(trial: FrozenTrial) -> State | None:
     """Return the state of a trial that has ended, or None if it waits, runs, was left, or repeats another one."""
     if trial.state == TrialState.FAIL:
-        return "failed" if SAME_AS not in trial.user_attrs and REASON in trial.user_attrs else None
+        return "failed" if REASON in trial.user_attrs else None
     if trial.state == TrialState.PRUNED:
         return "invalid" if REASON in trial.user_attrs else "pruned"
     return "complete" if trial.state == TrialState.COMPLETE else None
-
-
-def is_left(trial: FrozenTrial) -> bool:
-    """Return whether the process of a trial ended before it. Another trial continues it under the same `NUMBER`."""
-    return trial.state == TrialState.FAIL and not {REASON, SAME_AS} & trial.user_attrs.keys()
-
-
-def number_of(trial: FrozenTrial | optuna.Trial) -> int:
-    """Return the number of a trial in lists. A process that was killed may not have chosen one."""
-    return int(trial.user_attrs.get(NUMBER, trial.number))
 
 
 def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
@@ -265,8 +337,3 @@ def counts(trials: Sequence[FrozenTrial]) -> dict[State, int]:
     """Return the number of complete, pruned and failed trials."""
     states = [state(trial) for trial in trials]
     return {one: states.count(one) for one in ("complete", "pruned", "failed")}
-
-
-def values_of(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the values that a trial has, or will have."""
-    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cse_cli.recipe.load import load
 from cse_cli.tuning.best import TunedRecipe, new_seeds, save_recipe, tuned_recipe
-from cse_cli.tuning.results import Trial, verdict, verification_sentence
+from cse_cli.tuning.results import Trial
 from cse_cli.tuning.view import (
     print_search,
     print_searches,
@@ -36,29 +36,25 @@ def test_a_gain_is_confirmed_only_beyond_the_spread_of_seeds():
     # freedom. With K = 1 + 3 · 9 = 28, the e-value is 28^(−1/2) · [(1 + 600) / (1 + 600/28)]^(3/2) = 26.2 = 1 / 0.038.
     sure = search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.05, 12.95)))
     assert sure.verification.confirmed
-    assert verdict(sure) == "confirmed: +1.00 dev.spearman with 3 new seeds (p = 0.038)"
+    assert sure.verdict == "confirmed: +1.00 dev.spearman with 3 new seeds (p = 0.038)"
     unsure = search(verification=verification((10.0, 11.0), (10.1, 12.9)))
     assert not unsure.verification.confirmed
-    assert verdict(unsure).startswith("not confirmed: +1.00 dev.spearman with 2 new seeds may be chance (p = 1.000)")
-    assert f"{unsure.verification.paired['dev.spearman'].seeds_needed} seeds" in verdict(unsure)
+    assert unsure.verdict.startswith("not confirmed: +1.00 dev.spearman with 2 new seeds may be chance (p = 1.000)")
+    assert f"{unsure.verification.paired['dev.spearman'].seeds_needed} seeds" in unsure.verdict
     worse = search(verification=verification((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
     assert not worse.verification.confirmed
-    assert verdict(worse) == "not confirmed: −1.00 dev.spearman with 3 new seeds, which is not a gain"
+    assert worse.verdict == "not confirmed: −1.00 dev.spearman with 3 new seeds, which is not a gain"
 
 
 def test_a_verification_counts_its_looks():
     first = verification((10.0, 11.0, 12.0), (10.2, 11.9, 12.1)).after(None)
     assert first.looks == (3,)
-    assert "with 3 new seeds may be chance (p = 1.000, one look); a gain of this size needs" in verification_sentence(
-        first
-    )
+    assert "with 3 new seeds may be chance (p = 1.000, one look); a gain of this size needs" in first.sentence
     again = first.after(first)
     assert again == first
     second = verification((10.0, 11.0, 12.0, 10.0, 10.0), (11.0, 12.2, 12.9, 11.0, 11.1)).after(first)
     # Differences 1, 1.2, 0.9, 1, 1.1: mean 1.04, standard deviation 0.114, t = 20.4 with four degrees of freedom.
-    assert verification_sentence(second) == (
-        "confirmed: +1.04 dev.spearman with 5 new seeds (p = 0.001, 2 looks, with 3, 5 seeds)"
-    )
+    assert second.sentence == ("confirmed: +1.04 dev.spearman with 5 new seeds (p = 0.001, 2 looks, with 3, 5 seeds)")
     assert second.paired["dev.spearman"].p_adjusted == second.paired["dev.spearman"].p_anytime
 
 
@@ -68,9 +64,7 @@ def test_a_planned_verification_has_the_t_test_of_its_seeds():
     assert not free.confirmed
     planned = free.model_copy(update={"mode": "planned"}).after(None)
     assert planned.confirmed
-    assert verification_sentence(planned) == (
-        "confirmed: +1.03 dev.spearman with 3 new seeds (p = 0.036, planned, one look)"
-    )
+    assert planned.sentence == ("confirmed: +1.03 dev.spearman with 3 new seeds (p = 0.036, planned, one look)")
     over = planned.paired["dev.spearman"]
     assert (over.mode, over.p_adjusted) == ("planned", over.p)
     assert over.low > 0
@@ -78,9 +72,9 @@ def test_a_planned_verification_has_the_t_test_of_its_seeds():
 
 def test_a_verification_of_other_values_does_not_count():
     stale = search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9), queue_length=64))
-    assert verdict(stale).startswith("not verified: the best of 3 trials is optimistic")
+    assert stale.verdict.startswith("not verified: the best of 3 trials is optimistic")
     own_best = search(trials=search().trials[:2])
-    assert verdict(own_best) == "no trial is better than the recipe's values"
+    assert own_best.verdict == "no trial is better than the recipe's values"
 
 
 def test_new_seeds_are_those_no_trial_had():
@@ -208,6 +202,6 @@ def test_json_has_the_best_trial_and_the_verdict(capsys):
     write_search(search())
     document = json.loads(capsys.readouterr().out)
     assert (document["schema_version"], document["best"]["number"], document["confirmed"]) == (1, 2, None)
-    assert document["verdict"] == verdict(search())
+    assert document["verdict"] == search().verdict
     write_searches([search()])
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["searches"]] == [search().name]

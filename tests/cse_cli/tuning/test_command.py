@@ -91,7 +91,7 @@ def test_a_gain_is_verified_with_new_seeds(file, tune, undrawn, monkeypatch):
     assert code == 0, err
     name = tune("ls")[1].splitlines()[1].split("\t")[0]
     with monkeypatch.context() as patch:
-        patch.setattr("cse_cli.tuning.live.TuneScreen.stepped", stopping(at=6))
+        patch.setattr("cse_cli.tuning.view.TuneScreen.stepped", stopping(at=6))
         code, _, err = tune("--best", name, "--verify-seeds", 2)
     assert (code, err.splitlines()[-1]) == (130, f"stopped. To continue: cse tune --best {name} --verify-seeds 2")
     begun = {run.name: run.run_id for run in all_runs()}

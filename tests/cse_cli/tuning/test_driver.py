@@ -13,16 +13,23 @@ from optuna.trial import TrialState
 
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.claim import BusyError
-from cse_cli.runs.index import read_run
+from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.record import take_search_record
 from cse_cli.tuning.results import read_search, read_trials
-from cse_cli.tuning.search import stopped_searches
-from cse_cli.tuning.study import budget, directory, driving, journal, load_study, open_study, stored_config
+from cse_cli.tuning.search import stopped_searches, take_search_record
+from cse_cli.tuning.study import (
+    SearchConfig,
+    budget,
+    directory,
+    driving,
+    journal,
+    load_study,
+    open_study,
+    stored_config,
+)
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
 from tests.cse_cli.tuning.fake import (
     BATCHES,
@@ -31,11 +38,8 @@ from tests.cse_cli.tuning.fake import (
     config,
     drive,
     good,
-    is_resumed,
-    number,
     parameter,
     raising,
-    run_of,
     trials,
 )
 from tests.support.command import cse
@@ -51,7 +55,7 @@ def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
     ending, driver, engine = drive(asked, slots=slots)
     found = trials(asked)
     assert (ending, driver.ran, len(found), engine.most) == ("budget", 7, 7, min(slots, 7))
-    assert sorted(map(number, engine.jobs)) == list(range(7))
+    assert sorted(job.trial for job in engine.jobs) == list(range(7))
     assert (found[0].params, found[0].user_attrs["own"]) == ({"train.learning_rate": 3e-5}, True)
     assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
 
@@ -113,12 +117,13 @@ def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
 
 
 def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
-    asked = config(tmp_path, trials=4)
+    """A new trial has its values and continues its run, which keeps the number with which it was created."""
+    asked, interrupt = config(tmp_path, trials=4), raising(KeyboardInterrupt(), 2)
 
     def score(job, tell):
-        if number(job) == 2:
+        if job.trial == 2:
             tell("evaluated", {"step": 2, "scores": {"dev.spearman": 7.0}, "best": True})
-        return raising(KeyboardInterrupt(), 2)(job, tell)
+        return interrupt(job, tell)
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
@@ -129,30 +134,39 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     _, driver, engine = drive(asked, screen=notes)
     assert notes.heard[0] == ("resumed", 2)
     assert (engine.resumed, driver.ran) == ([True, False], 2)
-    assert run_of(engine.jobs[0]) == left.user_attrs["runs"]["42"]
     *_, failed, again, last = trials(asked)
     assert (failed.number, failed.state) == (2, TrialState.FAIL)
     assert (again.params, again.intermediate_values) == (left.params, left.intermediate_values)
+    assert again.user_attrs["run"] == left.user_attrs["run"]
+    assert sorted(run.about.trial for run in all_runs()) == [0, 1, 2, 4]
     shown = read_trials(load_study("search"))
-    assert [(trial.number, trial.state) for trial in shown] == [(number, "complete") for number in range(4)]
+    assert [(trial.number, trial.state) for trial in shown] == [(number, "complete") for number in (0, 1, 3, 4)]
     assert (shown[2].values, shown[3].values) == (again.params, last.params)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "grid", "random"])
-def test_kills_change_neither_numbers_nor_values(tmp_path, monkeypatch, sampler):
+def test_kills_change_no_values_and_no_scores(tmp_path, monkeypatch, sampler):
     asked = config(tmp_path, trials=12, sampler=sampler, parameters=(parameter(), BATCHES))
     drive(asked)
     whole = read_trials(load_study("search"))
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "killed"))
-    for killed, slots in ((0, 1), (3, 1), (7, 1), (9, 3)):
+    for runs, slots in ((1, 1), (3, 1), (4, 1), (2, 3)):
+        left = iter(range(runs - 1))
+
+        def score(job, tell, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return good(job, tell)
+
         with pytest.raises(KeyboardInterrupt):
-            drive(asked, raising(KeyboardInterrupt(), killed), slots=slots)
+            drive(asked, score, slots=slots)
         open_study(asked).ask()  # killed before it had values
     drive(asked)
     found = read_trials(load_study("search"))
-    kept = {"number", "state", "score", "values", "own"}
+    kept = {"state", "score", "values", "own"}
     assert [one.model_dump(include=kept) for one in found[:9]] == [one.model_dump(include=kept) for one in whole[:9]]
-    assert [(one.number, one.state) for one in found] == [(number, "complete") for number in range(12)]
+    assert [one.state for one in found] == ["complete"] * 12
+    assert len(all_runs()) == 12
 
 
 def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
@@ -163,7 +177,7 @@ def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
     assert len(engine.jobs) == 1
 
 
-def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
+def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path, monkeypatch):
     asked, busy = config(tmp_path, trials=2), [True, True]
     other = recorded(name="other", end="stopped")
 
@@ -173,8 +187,9 @@ def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
             raise BusyError(read_run(other.run_id))
         return good(job, tell)
 
+    monkeypatch.setattr(drivers, "POLL_SECONDS", 0)
     _, driver, engine = drive(asked, score)
-    assert (driver.ran, list(map(number, engine.jobs))) == (2, [0, 0, 0, 1])
+    assert (driver.ran, [job.trial for job in engine.jobs]) == (2, [0, 0, 0, 1])
     assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
 
 
@@ -182,17 +197,17 @@ def test_seeds_of_a_trial_run_one_after_another(tmp_path):
     asked = config(tmp_path, trials=4, seeds=(5, 6, 7))
 
     def score(job, tell):
-        if number(job) == 1 and job.seed == 6 and not is_resumed(job):
+        if job.trial == 1 and job.seed == 6:
             raise KeyboardInterrupt
         return good(job, tell) + job.seed
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
     _, _, engine = drive(asked, lambda job, tell: good(job, tell) + job.seed, slots=2)
-    did = [(number(job), job.seed) for job in engine.jobs]
-    assert did[:2] == [(1, 6), (2, 5)]
+    did = [(job.trial, job.seed) for job in engine.jobs]
+    assert did[:2] == [(1, 6), (3, 5)]
     assert engine.resumed[0]
-    assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (2, 3) for seed in (5, 6, 7))]
+    assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (3, 4) for seed in (5, 6, 7))]
     found = read_trials(load_study("search"))
     assert engine.most == 2
     assert found[1].score == pytest.approx(6 - found[1].values["train.learning_rate"] - 64)
@@ -263,13 +278,13 @@ def test_zero_on_a_log_scale_is_missing_in_the_first_trial(tmp_path):
     assert found[0].params == {"train.learning_rate": 3e-5}
     assert all(len(trial.params) == 2 for trial in found[1:])
     with refuses("tune.own_outside", "--sampler gp", "'train.weight_decay'"):
-        open_study(config(tmp_path, name="other", parameters=parameters, sampler="gp"))
+        samplers.check_names(config(tmp_path, name="other", parameters=parameters, sampler="gp"))
 
 
 @pytest.mark.parametrize(("option", "value", "near"), [("sampler", "tpee", "tpe"), ("pruner", "medain", "median")])
 def test_unknown_samplers_and_pruners_are_refused(tmp_path, option, value, near):
     with refuses(f"tune.unknown_{option}", f"'{value}'", f"Did you mean '{near}'?"):
-        open_study(config(tmp_path, **{option: value}))
+        samplers.check_names(config(tmp_path, **{option: value}))
 
 
 def test_stored_settings_have_no_device(tmp_path):
@@ -340,11 +355,11 @@ def test_a_stopped_search_of_the_same_parameters_is_named(tmp_path):
     assert not list(stopped_searches(config(tmp_path, name="new", parameters=(BATCHES,))))
 
 
-def test_trials_count_from_0_without_repetitions(tmp_path):
+def test_repeated_values_are_no_trials(tmp_path):
     """A random search over two batch sizes repeats values often."""
     few = parameter("train.batch_size", low=8.0, high=16.0, log=False, step=8.0, whole=True, default=16)
     asked = config(tmp_path, trials=4, sampler="random", parameters=(few, SCHEDULES))
     drive(asked)
     study = load_study(asked.name)
-    assert len(study.trials) > 4  # Optuna's numbers have gaps
-    assert [trial.number for trial in read_search(study).trials] == [0, 1, 2, 3]
+    shown = read_search(study).trials
+    assert len(study.trials) > len(shown) == len({tuple(trial.values.values()) for trial in shown}) == 4

@@ -11,14 +11,12 @@ import pytest
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
 from cse_cli.tuning.best import save_recipe, tuned_recipe
-from cse_cli.tuning.live import TuneScreen
-from cse_cli.tuning.parts import with_parts
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
-from cse_cli.tuning.samplers import all_points, grid_points, own_values
-from cse_cli.tuning.space import search_space
+from cse_cli.tuning.samplers import own_values, points
+from cse_cli.tuning.space import search_space, with_parts
 from cse_cli.tuning.study import counts, load_study, stored_config
-from cse_cli.tuning.view import print_search
+from cse_cli.tuning.view import TuneScreen, print_search
 from tests.cse_cli.tuning.fake import config, drive, recipe, trials
 from tests.support.errors import refuses
 
@@ -160,7 +158,7 @@ def test_a_search_over_parts(tmp_path, capsys):
             assert (f"losses.info_nce.{loss}.temperature" in trial.values) == (loss != "dot_classification")
             assert ("queue.fifo.length" in trial.values) == fifo
     assert set(importances(study)) == {"losses.info_nce", "queue"}
-    assert len(draw(study, tmp_path / "figures")) == 6
+    assert len(draw(read_search(study), tmp_path / "figures")) == 6
     assert read_search(study).best.values["losses.info_nce"] == "focal_info_nce"
     assert stored_config(study).parameters == parameters
     of_version_01 = json.loads(study.user_attrs["cse:config"]) | {"experiment": "mine"}
@@ -181,7 +179,7 @@ def test_a_search_over_parts(tmp_path, capsys):
 def test_every_point_of_a_space_of_parts_is_tried_once(tmp_path):
     parameters = tuple(space(recipe(tmp_path), BARE, QUEUE, ranges=["queue.fifo.length=64..128:32"]).values())
     # Three losses times no queue, one queue of three lengths, one of a given length.
-    assert len(all_points(parameters)) == len(grid_points(parameters, 50)) == 3 * (1 + 3 + 1)
+    assert len(points(parameters)) == len(points(parameters, 50)) == 3 * (1 + 3 + 1)
     for sampler in ("grid", "tpe"):
         ending, driver, _ = drive(config(tmp_path, name=sampler, parameters=parameters, trials=50, sampler=sampler))
         assert (ending, driver.ran) == ("exhausted", 2 * 5 + 1)  # without negatives: no queue alone

@@ -24,7 +24,7 @@ def test_results(capsys, snapshot):
 
 
 def test_display_of_a_running_search(tmp_path, home, capsys, snapshot):
-    from cse_cli.tuning.live import TuneScreen
+    from cse_cli.tuning.view import TuneScreen
 
     asked = config(tmp_path, trials=3, sampler="random", seeds=(42,))
     with TuneScreen() as screen:
@@ -34,6 +34,6 @@ def test_display_of_a_running_search(tmp_path, home, capsys, snapshot):
         drive(asked, screen=screen)
         screen.ended(asked, 3, 0, "budget")
         screen.ended(asked, 3, 1, "timeout")
-        screen.interrupted("cse tune --resume search")
+        screen.advise(["stopped. To continue: cse tune --resume search"])
     shown = capsys.readouterr().err.replace(str(home), "HOME")
     assert re.sub(r"\d+ s\b", "N s", shown) == snapshot

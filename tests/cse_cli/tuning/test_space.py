@@ -7,7 +7,7 @@ import pytest
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.tuning.parameter import Parameter, declarations, split_values
-from cse_cli.tuning.samplers import all_points
+from cse_cli.tuning.samplers import points as all_points
 from cse_cli.tuning.space import search_space, tunable
 from tests.support.chosen import distinct
 from tests.support.errors import refuses

@@ -21,12 +21,11 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results, read_run
 from cse_cli.runs.record import folder_of, read_about
 from cse_cli.tuning import study as studies
-from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import TrialRuns
-from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
-from cse_cli.tuning.study import RECORD, load_study, search_names
+from cse_cli.tuning.study import RECORD, SearchConfig, load_study, search_names
+from cse_cli.tuning.view import TuneScreen
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.fake import Notes, parameter
 from tests.support.command import cse
@@ -175,7 +174,12 @@ def test_the_score_is_the_mean_of_the_seeds_runs(asked):
 
 def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr("cse_cli.tuning.driver._selected_score", lambda _: next(scores))
+    real = TrialRuns.take
+
+    def take(self, result):
+        real(self, result.model_copy(update={"selected_step": 0, "curve": {0: next(scores)}}))
+
+    monkeypatch.setattr(TrialRuns, "take", take)
     outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
@@ -188,7 +192,7 @@ def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
         raise_in_runs(patch, KeyboardInterrupt(), lambda about, step: about.seed == 1 and step == 4)
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes := Notes(), seeds=(0, 1), trials=1)
-    assert notes.heard[-1] == "cse tune --resume search"
+    assert notes.heard[-1] == "stopped. To continue: cse tune --resume search"
     assert read_run(load_study("search").user_attrs[RECORD]).state == "STOPPED"
     (summary,) = below(load_study("search").user_attrs[RECORD])
     assert summary.state == "STOPPED"
@@ -243,7 +247,7 @@ def all_training(count):
     """Return whether this many trials have a run that trains."""
     with suppress(CseError, KeyError):  # the study is being made
         running = [t for t in load_study("search").get_trials() if t.state == TrialState.RUNNING]
-        return sum(bool(trial.user_attrs.get("runs")) for trial in running) == count
+        return sum(bool(trial.user_attrs.get("run")) for trial in running) == count
     return False
 
 
