@@ -27,26 +27,31 @@ from cse_cli.jobs.job import Job
 from cse_cli.jobs.tasks import POLL_SECONDS
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import LoadedRecipe, Override, load
-from cse_cli.runs.claim import Busy, BusyError, Claimed
+from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run
 from cse_cli.runs.events import End, Listener, Pruned, read_history
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import (
-    ABOUT,
-    STOP,
-    About,
-    RunRecord,
-    delete_checkpoints,
-    folder_of,
-    lock_of,
-    read_about,
-    request_end,
-)
+from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, read_about, request_end
 from cse_cli.runs.signals import in_one_line, stop_if_asked
-from cse_cli.tuning import samplers
-from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.results import read_trial
-from cse_cli.tuning.space import reason_of, with_parts
-from cse_cli.tuning.study import OWN, REASON, RUN, SAME_AS, VALUES, SearchConfig, budget, counts, settled, state
+from cse_cli.tuning.space import reason_of, settings_of, with_parts
+from cse_cli.tuning.study import (
+    OWN,
+    REASON,
+    RUN,
+    SAME_AS,
+    TRIALS,
+    VALUES,
+    SearchConfig,
+    counts,
+    key_of,
+    make_pruner,
+    make_sampler,
+    own_values,
+    points,
+    settled,
+    state,
+    stored_config,
+    suggest,
+)
 from cse_cli.tuning.view import Ending, TuneScreen
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
@@ -60,21 +65,20 @@ class Driver:
     def __init__(self, study: Study, config: SearchConfig, engine: Engine, parent: About, screen: TuneScreen) -> None:
         self._base = config.load_base()
         train = self._base.recipe.train
-        self._budget = budget(study)
+        self._budget = stored_config(study).trials or TRIALS
         self.study = study
-        self.config = config.model_copy(update={"trials": self._budget, "seeds": config.seeds_of(self._base.recipe)})
+        self.config = config.model_copy(update={"trials": self._budget})
         self.ran = 0
         self._engine = engine
         self._parent = parent
         self._screen = screen
-        self._space = samplers.distributions(config.parameters)
-        self._points = samplers.points(config.parameters, self._budget if config.sampler == "grid" else None)
+        self._points = points(config.parameters, self._budget if config.sampler == "grid" else None)
         self._until = math.inf if config.timeout is None else time.monotonic() + config.timeout
         self._open: dict[int, TrialRuns] = {}
         self._running: dict[str, TrialRuns] = {}
         self._waiting: list[TrialRuns] = []
         self._failed_before = counts(study.get_trials(deepcopy=False))["failed"]
-        study.pruner = samplers.make_pruner(self.config, train.steps, train.evaluate_every)
+        study.pruner = make_pruner(self.config, train.steps, train.evaluate_every)
 
     def drive(self) -> Ending:
         """Run trials until none is left, and return the reason. Errors that all trials would share end the search."""
@@ -104,10 +108,10 @@ class Driver:
     def _queue_again(self, left: FrozenTrial) -> None:
         """Fail a trial that an ended process left, and queue its values again if it had chosen all of them."""
         known, parameters = left.user_attrs, self.config.parameters
-        values = samplers.own_values(parameters) if OWN in known else known.get(VALUES, left.params)
+        values = own_values(parameters) if OWN in known else known.get(VALUES, left.params)
         chosen = OWN in known or all(one.name in values for one in parameters if one.exists(values))
         if chosen and not {REASON, SAME_AS} & known.keys():
-            self._screen.resumed(left.number)
+            self._screen.write(f"[dim]resuming interrupted trial {left.number}[/dim]")
             self.study.enqueue_trial(values, {**known, VALUES: values})
         self.study.tell(left.number, state=TrialState.FAIL)
 
@@ -131,11 +135,11 @@ class Driver:
         """Return whether a point is left. Queue one if the sampler does not choose it."""
         if self._points is None or any(trial.state == TrialState.WAITING for trial in trials):
             return True
-        had = {samplers.key_of(trial.params) for trial in trials}
+        had = {key_of(trial.params) for trial in trials}
         invalid = [trial.params.items() for trial in trials if state(trial) == "invalid"]
         left = []
         for point in self._points:
-            if samplers.key_of(point) not in had and not any(params <= point.items() for params in invalid):
+            if key_of(point) not in had and not any(params <= point.items() for params in invalid):
                 left.append(point)
         if left and self.config.sampler == "grid":
             self.study.enqueue_trial(left[0])
@@ -146,12 +150,12 @@ class Driver:
     def _begin_trial(self, trials: list[FrozenTrial]) -> None:
         """Get a trial, and start it if its parts are compatible and its values are new."""
         config = self.config.model_copy(update={"sampler": "random"}) if _is_stuck(trials) else self.config
-        self.study.sampler = samplers.make_sampler(config, self._space, len(trials))
+        self.study.sampler = make_sampler(config, len(trials))
         trial = self.study.ask()
         reason = self._choose_values(trial)
         for other in trials:
             is_known = other.number in self._open or state(other) is not None
-            if is_known and samplers.key_of(other.params) == samplers.key_of(trial.params):
+            if is_known and key_of(other.params) == key_of(trial.params):
                 trial.set_user_attr(SAME_AS, other.number)
                 self.study.tell(trial, state=TrialState.FAIL)
                 return
@@ -165,15 +169,14 @@ class Driver:
 
     def _choose_values(self, trial: Trial) -> str | None:
         """Give a trial its values, and return why its parts are not compatible, or None if they are."""
-        is_own = OWN in trial.user_attrs
-        held = samplers.own_values(self.config.parameters) if is_own else self._space
+        own = own_values(self.config.parameters) if OWN in trial.user_attrs else None
         parts = [parameter for parameter in self.config.parameters if parameter.part]
         for several in (parts, [parameter for parameter in self.config.parameters if not parameter.part]):
             for parameter in several:
-                if parameter.name in held and parameter.exists(trial.params):
-                    samplers.suggest(trial, parameter.name, self._space[parameter.name])
+                if parameter.exists(trial.params) and (own is None or parameter.name in own):
+                    suggest(trial, parameter)
             try:
-                if several is parts and not is_own:
+                if several is parts and own is None:
                     with_parts(self._base, parts, trial.params)
             except RecipeError as error:
                 return reason_of(error)
@@ -340,5 +343,4 @@ def take_record(about: About, loaded: LoadedRecipe) -> RunRecord:
     """Return the record of a search or of the seeds of a trial for writing, created with its recipe if it is new."""
     if not (about.path / ABOUT).exists():
         about.write(loaded.recipe.resolved())
-    lock = FileLock(lock_of(about.run_id))
-    return RunRecord(about.run_id, lock if lock.acquire() else None)
+    return open_run(about.run_id)

@@ -15,7 +15,7 @@ from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import judge_together
 from cse_cli.core.stats import LEVEL, Paired
-from cse_cli.tuning.parameter import Value
+from cse_cli.tuning.space import Value
 from cse_cli.tuning.study import (
     IDENTITY,
     OWN,
@@ -28,7 +28,6 @@ from cse_cli.tuning.study import (
     is_driven,
     journal,
     load_study,
-    metric,
     search_names,
     state,
     stored_config,
@@ -88,24 +87,20 @@ class Verification(BaseModel):
     mode: Mode = "anytime"
 
     @property
-    def p(self) -> float | None:
-        """p-value of the metric that the search maximized, or None if every seed shows the same difference."""
-        return self.paired[self.main].p_adjusted
-
-    @property
     def confirmed(self) -> bool:
         """Whether the gain is statistically significant, or the same with every seed."""
         over = self.paired[self.main]
-        return over.difference > 0 and ((self.p is not None and self.p < LEVEL) or over.constant)
+        return over.difference > 0 and (over.constant or (over.p_adjusted is not None and over.p_adjusted < LEVEL))
 
     @property
     def sentence(self) -> str:
         """Whether the gain is statistically significant, in one sentence."""
         over = self.paired[self.main]
+        p = over.p_adjusted
         gain = f"{signed(over.difference)} {self.main} with {len(over.seeds)} new seeds"
         if over.difference <= 0:
             return f"not confirmed: {gain}, which is not a gain"
-        test = ["equal with each seed" if self.p is None else p_text(self.p)]
+        test = ["equal with each seed" if p is None else p_text(p)]
         test += ["planned"] if self.mode == "planned" else []
         if len(self.looks) == 1:
             test.append("one look")
@@ -223,7 +218,7 @@ def read_search(study: Study) -> Search:
         name=study.study_name,
         config=stored_config(study),
         recipe_hash=attributes[IDENTITY]["experiment"]["settings"],
-        metric=metric(study),
+        metric=attributes[IDENTITY]["metric"],
         storage=str(journal(study.study_name)),
         trials=tuple(read_trials(study)),
         importance=importances(study),

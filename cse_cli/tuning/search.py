@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from cse_cli.core.console import write_json
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
@@ -24,21 +24,20 @@ from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
+from cse_cli.runs.claim import BusyError, open_run
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import ABOUT, RunRecord, folder_of, lock_of, read_about
+from cse_cli.runs.record import ABOUT, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
 from cse_cli.tuning.driver import Driver, take_record
 from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
-from cse_cli.tuning.samplers import check_names, points
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import (
     RECORD,
     TRIALS,
     SearchConfig,
     Study,
-    budget,
+    check_settings,
     dev_metric,
     directory,
     driving,
@@ -46,7 +45,6 @@ from cse_cli.tuning.study import (
     identity,
     journal,
     load_study,
-    metric,
     open_study,
     settled,
     stored_config,
@@ -58,7 +56,6 @@ from cse_cli.tuning.view import (
     print_searches,
     print_verification,
     write_search,
-    write_searches,
 )
 from registry import plugins
 from registry.errors import CseError, StopRequested
@@ -86,23 +83,23 @@ def search(
         screen.planned(config, loaded)
         ran, why = run_search(config, screen)
         study = load_study(config.name)
-        screen.ended(config, len(settled(study.get_trials(deepcopy=False))), ran, why)
+        screen.ended(config, len(settled(study.trials)), ran, why)
     read_search(study).require_best()
     _show(study, config)
 
 
 def show_search(name: str, config: SearchConfig) -> None:
     """Print the results of a search without running trials."""
-    study = find_study(name)
-    if config.save_best is not None:
-        check_file(config.save_best, study.study_name)
-    _show(study, config)
+    _show(find_study(name), config)
 
 
 def list_searches(*, as_json: bool) -> None:
     """Print every search."""
     searches = read_searches()
-    (write_searches if as_json else print_searches)(searches)
+    if as_json:
+        write_json({"searches": [one.model_dump(mode="json") for one in searches]})
+    else:
+        print_searches(searches)
     if not searches:
         sys.stderr.write("no searches yet\n  → start one: cse tune --param queue_length\n")
 
@@ -114,19 +111,21 @@ def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
         if run.about.summary == "tuning" and run.state in ("STOPPED", "LOST") and run.about.search != config.name:
             with suppress(CseError):  # its journal was deleted
                 study = load_study(run.about.search)
-                if {parameter.name for parameter in stored_config(study).parameters} == searched:
-                    done = len(settled(study.get_trials(deepcopy=False)))
-                    yield run.about.search, f"{done} of {budget(study)} trials"
+                known = stored_config(study)
+                if {parameter.name for parameter in known.parameters} == searched:
+                    yield run.about.search, f"{len(settled(study.trials))} of {known.trials} trials"
 
 
 def _show(study: Study, config: SearchConfig) -> None:
     """Verify and save the best values if requested, and print the search."""
+    if config.save_best is not None:
+        check_file(config.save_best, study.study_name)
     if config.verify_seeds is not None:
         _verify(study, config, config.verify_seeds)
     found, file = read_search(study), config.save_best
     if file is not None:
-        best, day = found.require_best(), datetime.now().astimezone().date().isoformat()
-        save_recipe(file, tuned_recipe(found, best), found, best, day)
+        best = found.require_best()
+        save_recipe(file, tuned_recipe(found, best), found, best)
     if config.request.as_json:
         write_search(found)
     elif config.verify_seeds is not None and found.verification is not None:
@@ -165,13 +164,15 @@ def _verify(study: Study, config: SearchConfig, seeds: int) -> None:
         run_id, over = found.run_id, verification.paired[verification.main]
         if run_id is None or not (folder_of(run_id) / ABOUT).exists():
             return
-        if not (lock := FileLock(lock_of(run_id))).acquire():
+        try:
+            record = open_run(run_id)
+        except BusyError:
             screen.warned(f"record {run_id[:8]} of the search is in use: the verification is only in the study")
             return
         metrics = {"verification/gain": over.difference, "verification/seeds": float(len(over.seeds))}
         if over.p_adjusted is not None:
             metrics["verification/p"] = over.p_adjusted
-        with closing(Follower(run_id)), closing(RunRecord(run_id, lock)) as record:
+        with closing(Follower(run_id)), closing(record):
             record.metrics(metrics, len(over.seeds))
 
 
@@ -192,19 +193,20 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
     fetch(requirements(base.recipe), screen.downloading)
     with driving(config.name):
         study = open_study(config)
-        record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
-        placement = place_runs(max(0, budget(study) - done), request)
+        record, done = take_search_record(study, config, base), len(settled(study.trials))
+        budget = stored_config(study).trials or TRIALS
+        placement = place_runs(max(0, budget - done), request)
         try:
             with closing(Follower(record.run_id)), ending(record):
                 record.started(device=request.device)
                 space = {f"space.{parameter.name}": parameter.shown for parameter in config.parameters}
-                settings = {"sampler": config.sampler, "pruner": config.used_pruner, "trials": str(budget(study))}
-                settings |= {"metric": metric(study), "storage": str(journal(config.name)), **space}
+                settings = {"sampler": config.sampler, "pruner": config.used_pruner, "trials": str(budget)}
+                settings |= {"metric": dev_metric(base.recipe), "storage": str(journal(config.name)), **space}
                 record.event("tags", values=settings)
                 with Engine(placement) as engine:
                     alone = engine.slots == 1 and request.cluster is None
                     where = f"on {choose(request.device).describe()}" if alone else placement.describe()
-                    screen.opened(config, done, budget(study), where, engine.slots)
+                    screen.opened(config, done, budget, where, engine.slots)
                     driver = Driver(study, config, engine, read_about(record.run_id), screen)
                     why = driver.drive()
                 _record_findings(record, study, screen)
@@ -275,21 +277,19 @@ def resolve(
     loaded = load(config.recipe, overrides, config.unset)
     if params or ranges or choices or not config.parameters:
         update["parameters"] = search_space(loaded, params, ranges, choices)
-    recipe = reference(loaded.name, loaded.path)
-    config = config.model_copy(update={**update, "recipe": recipe, "seeds": config.seeds_of(loaded.recipe)})
+    update |= {"recipe": reference(loaded.name, loaded.path), "seeds": config.seeds or (loaded.recipe.train.seed,)}
+    config = config.model_copy(update=update)
     searched = {path for parameter in config.parameters for path in parameter.paths}
     if config.steps is not None and searched & {"train.steps", "train.epochs"}:
         message = "--steps sets the training length, which is also searched"
         raise CseError(message, "remove --steps", code="tune.exclusive_options")
-    check_names(config)
-    if config.sampler == "grid":
-        points(config.parameters, config.trials or TRIALS)  # a grid that is too large is an error
+    check_settings(config)
     return config.model_copy(update={"name": config.name or _default_name(config, loaded)}), loaded
 
 
 def _default_name(config: SearchConfig, loaded: LoadedRecipe) -> str:
     """Return a name that depends only on the question, so that the same command resumes its search."""
-    question = identity(loaded.recipe, config.parameters, config.seeds, config.steps)
+    question = identity(config, loaded.recipe)
     question["experiment"] = question["experiment"]["settings"]  # the rest is unknown before the download
     digest = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:6]
     keys = []

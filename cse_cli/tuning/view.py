@@ -20,10 +20,9 @@ from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_t
 from cse_cli.jobs.screen import RunScreen
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.events import Listener
-from cse_cli.tuning.parameter import Parameter, Value, show_value
 from cse_cli.tuning.results import Search, Trial, Verification
-from cse_cli.tuning.samplers import points
-from cse_cli.tuning.study import SearchConfig, State, dev_metric, journal
+from cse_cli.tuning.space import Value, show_value
+from cse_cli.tuning.study import SearchConfig, State, dev_metric, journal, points
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial without a terminal."""
@@ -71,8 +70,13 @@ class TuneScreen(RunScreen):
         length = config.steps or loaded.recipe.train.steps
         each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
         self.write(f"  {escape(loaded.recipe.title)} · {each} per trial · {config.scored_by}")
-        for parameter in config.parameters:
-            self.write(f"  {escape(describe(parameter))}")
+        for one in config.parameters:
+            now = "unset" if one.default is None else show_value(one.default)
+            outside = "" if one.holds_default or one.default is None else ", outside the range: only in trial 0"
+            where = "" if one.paths == (one.name,) else f" → {', '.join(one.paths)}"
+            if one.when is not None:
+                where += f", if {one.when[0]} is {' or '.join(map(show_value, one.when[1]))}"
+            self.write(escape(f"  {one.name}: {one.shown}  ({one.source}; recipe: {now}{outside}){where}"))
         every = points(config.parameters)
         number = "" if every is None else f" over {len(every)} points"
         until = "" if config.timeout is None else f" · timeout {duration(config.timeout)}"
@@ -115,10 +119,6 @@ class TuneScreen(RunScreen):
         """Print which parts are not compatible."""
         shown, reason = escape(_named(trial.values)), escape(trial.reason or "")
         self.write(f"         [dim]trial {trial.number:<3} {shown}  invalid:[/dim] {reason}")
-
-    def resumed(self, number: int) -> None:
-        """Print which trial is resumed."""
-        self.write(f"[dim]resuming interrupted trial {number}[/dim]")
 
     def ended(self, config: SearchConfig, done: int, ran: int, ending: Ending) -> None:
         """Print why the search ended, unless its budget is spent."""
@@ -166,17 +166,6 @@ class TuneScreen(RunScreen):
     def write(self, text: str) -> None:
         """Print a line."""
         self.console.print(text, soft_wrap=not self.live)
-
-
-def describe(parameter: Parameter) -> str:
-    """Return a parameter's range, its origin, and the recipe's value."""
-    now = "unset" if parameter.default is None else show_value(parameter.default)
-    outside = "" if parameter.holds_default or parameter.default is None else ", outside the range: only in trial 0"
-    where = "" if parameter.paths == (parameter.name,) else f" → {', '.join(parameter.paths)}"
-    if parameter.when is not None:
-        part, having = parameter.when
-        where += f", if {part} is {' or '.join(map(show_value, having))}"
-    return f"{parameter.name}: {parameter.shown}  ({parameter.source}; recipe: {now}{outside}){where}"
 
 
 def _named(values: Mapping[str, Value | None]) -> str:
@@ -264,11 +253,6 @@ def print_searches(searches: Sequence[Search]) -> None:
     with stdout_console() as out:
         for part in as_rich_parts(plain_table(_HEADINGS, lines, align="plrrrpl"), out.width):
             out.print(part)
-
-
-def write_searches(searches: Sequence[Search]) -> None:
-    """Write several searches as one JSON document."""
-    write_json({"searches": [one.model_dump(mode="json") for one in searches]})
 
 
 def write_search(search: Search) -> None:

@@ -22,7 +22,7 @@ from cse_cli.runs.events import Listener
 from cse_cli.runs.record import RESULT, About
 from cse_cli.runs.signals import ending
 from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import SearchConfig, load_study, open_study
 from cse_cli.tuning.view import TuneScreen
 
@@ -63,7 +63,9 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
 
 def config(folder: Path, **changes: Any) -> SearchConfig:
     """Return a search over one continuous parameter of the fake recipe."""
-    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "parameters": (parameter(),), **changes}
+    about: dict[str, Any] = {
+        "name": "search", "recipe": str(recipe(folder)), "parameters": (parameter(),), "seeds": (42,), **changes,
+    }  # fmt: skip
     return SearchConfig(**about)
 
 
@@ -171,8 +173,8 @@ class Notes(TuneScreen):
     def trial_ended(self, trial, best, done):
         self.heard.append(("ended", trial.number, trial.state, best))
 
-    def resumed(self, number):
-        self.heard.append(("resumed", number))
+    def write(self, text):
+        self.heard.append(text)
 
     def warned(self, text):
         self.heard.append(text)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from datetime import date
 
 import pytest
 
@@ -13,9 +11,8 @@ from cse_cli.recipe.load import load
 from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
-from cse_cli.tuning.samplers import own_values, points
 from cse_cli.tuning.space import search_space, with_parts
-from cse_cli.tuning.study import counts, load_study, stored_config
+from cse_cli.tuning.study import counts, load_study, own_values, points, stored_config
 from cse_cli.tuning.view import TuneScreen, print_search
 from tests.cse_cli.tuning.fake import config, drive, recipe, trials
 from tests.support.errors import refuses
@@ -66,7 +63,7 @@ def test_the_recipe_with_other_parts():
 
 def test_an_omitted_part_removes_its_ranges():
     found = space("mini/ifcl_en", "queue=none", names=["queue_length", "temperature"])
-    assert found["queue"].removals(False) == ["queue", "tune.queue_length"]
+    assert found["queue"].settings(False)[1] == ["queue", "tune.queue_length"]
     recipe = with_parts(load("mini/ifcl_en"), [found["queue"]], {"queue": False}).recipe
     assert recipe.queue is None
     assert set(recipe.tune) == {"temperature"}
@@ -161,9 +158,6 @@ def test_a_search_over_parts(tmp_path, capsys):
     assert len(draw(read_search(study), tmp_path / "figures")) == 6
     assert read_search(study).best.values["losses.info_nce"] == "focal_info_nce"
     assert stored_config(study).parameters == parameters
-    of_version_01 = json.loads(study.user_attrs["cse:config"]) | {"experiment": "mine"}
-    study.set_user_attr("cse:config", json.dumps(of_version_01))
-    assert stored_config(study).parameters == parameters
     with TuneScreen() as screen:
         screen.trial_invalid(invalid[0])
     assert "invalid: queue: no loss uses the queue" in " ".join(capsys.readouterr().err.split())
@@ -196,7 +190,7 @@ def test_the_best_parts_are_saved(tmp_path):
     search = read_search(load_study("search"))
     for trial in search.complete:
         saved, tuned = tmp_path / "better.toml", tuned_recipe(search, trial)
-        save_recipe(saved, tuned, search, trial, date.today().isoformat())
+        save_recipe(saved, tuned, search, trial)
         recipe_saved = load(str(saved)).recipe
         assert recipe_saved.hash() == tuned.load().recipe.hash()
         assert (recipe_saved.queue is None) == (trial.values["queue"] is False and not trial.own)
@@ -227,7 +221,7 @@ def test_an_omitted_loss_removes_its_table(tmp_path):
     file = tmp_path / "search.toml"
     file.write_text('extends = "mini/ifcl_en"\n[tune.twins]\npaths = ["losses.twins"]\nchoices = [false]\n')
     (twins,) = space(file, names=["twins"]).values()
-    assert twins.removals(False) == ["losses.twins", "tune.twins"]
+    assert twins.settings(False)[1] == ["losses.twins", "tune.twins"]
     assert set(with_parts(load(str(file)), [twins], {"twins": False}).recipe.losses) == {"identical", "fraternal"}
 
 

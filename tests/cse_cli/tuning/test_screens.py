@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.cse_cli.tuning.fake import config, drive
-from tests.cse_cli.tuning.searches import search, verification
+from tests.cse_cli.tuning.searches import RATE, search, verification
 from tests.support.command import cse
 
 
@@ -19,7 +19,8 @@ def test_results(capsys, snapshot):
 
     print_search(search())
     print_search(search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.05, 12.95))))
-    print_searches([search()])
+    print_search(search(parameters=(RATE,), importance={"train.learning_rate": 0.75, "queue_length": 0.25}))
+    print_searches([search(), search(name="b", trials=())])
     assert capsys.readouterr().out == snapshot
 
 

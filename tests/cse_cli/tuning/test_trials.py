@@ -40,7 +40,7 @@ def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
     return SearchConfig(
         name="search", recipe=str(recipe(tmp_path, parts, steps=4)), parameters=(parameter(default=3e-5),), trials=3,
-        request=RunRequest(device="cpu"),
+        seeds=(3,), request=RunRequest(device="cpu"),
     )  # fmt: skip
 
 
@@ -87,6 +87,9 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     outcome = search(asked, notes, tags={"for": "the paper"})
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     trials = below(outcome.run_id)
+    assert trials[0].about.identity == identify(load(asked.recipe).recipe)
+    assert len({run.about.identity.experiment for run in trials}) == 3
+    assert finished_results() == []  # trials are not results of the recipe
     assert {(run.about.group, run.about.tags["for"]) for run in trials} == {("tune/search", "the paper")}
     assert [(run.name, run.state, run.about.search, run.about.trial) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", number) for number in range(3)
@@ -110,41 +113,24 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
 
 
 @pytest.mark.exhaustive
-def test_trials_are_not_results_of_the_recipe(asked):
-    outcome = search(asked)
-    experiments = [run.about.identity for run in below(outcome.run_id)]
-    assert experiments[0] == identify(load(asked.recipe).recipe)
-    assert len({one.experiment for one in experiments}) == 3
-    assert finished_results() == []
-
-
-@pytest.mark.exhaustive
-def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, capsys):
+def test_a_pruned_and_a_failed_trial_keep_no_checkpoint(asked, monkeypatch, capsys):
     class Always(optuna.pruners.BasePruner):
         def prune(self, study, trial):
             return trial.number == 1
 
-    monkeypatch.setattr("cse_cli.tuning.samplers.make_pruner", lambda *_: Always())
+    monkeypatch.setattr("cse_cli.tuning.driver.make_pruner", lambda *_: Always())
+    error = RunFailedError("the loss is nan at step 3\n  view anchor")
+    raise_in_runs(monkeypatch, error, lambda about, step: about.trial == 2)
     outcome = search(asked)
-    assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
-    pruned = below(outcome.run_id)[1]
+    assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 1}
+    _, pruned, failed = below(outcome.run_id)
     assert (pruned.state, pruned.result, pruned.unreadable) == ("PRUNED", None, None)
     assert list(read_history(folder_of(pruned.run_id)).metrics["dev/spearman"]) == [0, 2]
-    assert list((runs() / pruned.run_id).glob("*.pt")) == []
+    assert (failed.state, failed.reason.startswith("the loss is nan at step 3")) == ("FAILED", True)
+    assert read_trials(load_study("search"))[2].reason.startswith("the loss is nan at step 3")
+    assert not list(runs().glob("*/*.pt"))
     assert finished_results() == []
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.exhaustive
-def test_a_failed_trial_keeps_its_reason_and_no_checkpoint(asked, monkeypatch):
-    error = RunFailedError("the loss is nan at step 3\n  view anchor")
-    raise_in_runs(monkeypatch, error, lambda about, step: about.trial == 1)
-    outcome = search(asked)
-    assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
-    failed = below(outcome.run_id)[1]
-    assert (failed.state, failed.reason.startswith("the loss is nan at step 3")) == ("FAILED", True)
-    assert read_trials(load_study("search"))[1].reason.startswith("the loss is nan at step 3")
-    assert not list((runs() / failed.run_id).glob("*.pt"))
 
 
 def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
@@ -156,20 +142,28 @@ def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_the_score_is_the_mean_of_the_seeds_runs(asked):
-    outcome = search(asked, None, seeds=(0, 1), trials=2)
-    trials = below(outcome.run_id)
-    assert [(run.name, run.state, run.about.summary) for run in trials] == [
-        ("trial 0 of search", "FINISHED", "seeds"), ("trial 1 of search", "FINISHED", "seeds")
-    ]  # fmt: skip
-    seeds = below(trials[1].run_id)
-    assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
+def test_the_score_is_the_mean_of_the_seeds_runs_also_of_a_resumed_one(asked, monkeypatch):
+    with monkeypatch.context() as patch:
+        raise_in_runs(patch, KeyboardInterrupt(), lambda about, step: about.seed == 1 and step == 4)
+        with pytest.raises(KeyboardInterrupt):
+            search(asked, notes := Notes(), seeds=(0, 1), trials=1)
+    assert notes.heard[-1] == "stopped. To continue: cse tune --resume search"
+    (record,) = [run for run in all_runs() if run.about.summary == "tuning"]
+    (summary,) = below(record.run_id)
+    assert (record.state, summary.state) == ("STOPPED", "STOPPED")
+    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
+    outcome = search(asked, None, seeds=(0, 1), trials=1)
+    assert outcome.counts["complete"] == 1
+    ((again,), (trial,)) = below(outcome.run_id), read_trials(load_study("search"))
+    assert (again.name, again.state, again.about.summary) == ("trial 0 of search", "FINISHED", "seeds")
+    assert again.run_id == summary.run_id == trial.run_id
+    seeds = below(summary.run_id)
+    assert [run.name for run in seeds] == ["seed 0 of trial 0 of search", "seed 1 of trial 0 of search"]
+    assert [run.state for run in seeds] == ["FINISHED", "FINISHED"]
     scores = [run.result.curve[run.result.selected_step] for run in seeds]
-    ended = read_trials(load_study("search"))[1]
-    assert ended.score == pytest.approx(sum(scores) / 2)
-    metrics = read_history(folder_of(trials[1].run_id)).metrics
-    assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: ended.score})
-    assert ended.run_id == trials[1].run_id
+    assert trial.score == pytest.approx(sum(scores) / 2)
+    metrics = read_history(folder_of(summary.run_id)).metrics
+    assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: trial.score})
 
 
 def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
@@ -184,23 +178,6 @@ def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
     assert (pruned.state, pruned.reason) == ("PRUNED", "mean 2.00 over 3 seeds")
-
-
-@pytest.mark.exhaustive
-def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
-    with monkeypatch.context() as patch:
-        raise_in_runs(patch, KeyboardInterrupt(), lambda about, step: about.seed == 1 and step == 4)
-        with pytest.raises(KeyboardInterrupt):
-            search(asked, notes := Notes(), seeds=(0, 1), trials=1)
-    assert notes.heard[-1] == "stopped. To continue: cse tune --resume search"
-    assert read_run(load_study("search").user_attrs[RECORD]).state == "STOPPED"
-    (summary,) = below(load_study("search").user_attrs[RECORD])
-    assert summary.state == "STOPPED"
-    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
-    outcome = search(asked, None, seeds=(0, 1), trials=1)
-    assert outcome.counts["complete"] == 1
-    assert [run.run_id for run in below(outcome.run_id)] == [summary.run_id]
-    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "FINISHED"]
 
 
 @pytest.mark.process
