@@ -74,7 +74,7 @@ def search(
     """Run a search and print its results."""
     require_home()
     with TuneScreen(quiet=given.request.quiet) as screen:
-        config, loaded = resolve(given, params, ranges, choices, metric, screen.chosen)
+        config, loaded = _resolve(given, params, ranges, choices, metric, screen)
         if config.save_best is not None:
             check_file(config.save_best, config.name)
         if not given.recipe:
@@ -241,14 +241,10 @@ def _record_findings(record: RunRecord, study: Study, screen: TuneScreen) -> Non
 # The settings of a search, from those that the user typed.
 
 
-def resolve(
-    given: SearchConfig,
-    params: Sequence[str],
-    ranges: Sequence[str] = (),
-    choices: Sequence[str] = (),
-    metric: str | None = None,
-    chosen: Callable[[str, str], None] = lambda _recipe, _why: None,
-) -> tuple[SearchConfig, LoadedRecipe]:
+def _resolve(
+    given: SearchConfig, params: Sequence[str], ranges: Sequence[str], choices: Sequence[str], metric: str | None,
+    screen: TuneScreen,
+) -> tuple[SearchConfig, LoadedRecipe]:  # fmt: skip
     """Return the complete settings of a search, and the recipe with its overrides."""
     if given.name and not re.fullmatch(_NAME, given.name):
         message = f"--name: '{given.name}' is not a valid name"
@@ -265,7 +261,7 @@ def resolve(
         config = given.model_copy(update={"recipe": recipe})
     for file in config.plugins:
         plugins.add(file)
-    chosen(config.recipe, reason)
+    screen.chosen(config.recipe, reason)
     overrides: list[str | Override] = [*config.overrides]
     update: dict[str, object] = {}
     if metric is not None:
