@@ -41,7 +41,6 @@ from cse_cli.tuning.study import (
     TRIALS,
     VALUES,
     SearchConfig,
-    counts,
     key_of,
     make_pruner,
     make_sampler,
@@ -77,7 +76,7 @@ class Driver:
         self._open: dict[int, TrialRuns] = {}
         self._running: dict[str, TrialRuns] = {}
         self._waiting: list[TrialRuns] = []
-        self._failed_before = counts(study.get_trials(deepcopy=False))["failed"]
+        self._failures = 0
         study.pruner = make_pruner(self.config, train.steps, train.evaluate_every)
 
     def drive(self) -> Ending:
@@ -220,11 +219,12 @@ class Driver:
         runs.end(kind, reason)
         frozen = self.study.tell(runs.trial, fmean(runs.scores) if kind == "finished" else None, became)
         trials = self.study.get_trials(deepcopy=False)
-        trial, count = read_trial(frozen), counts(trials)
+        trial = read_trial(frozen)
         self.ran += 1
+        self._failures += kind == "failed"
         best = kind == "finished" and self.study.best_trial.number == trial.number
         self._screen.trial_ended(trial, best, len(settled(trials)))
-        if not count["complete"] and count["failed"] - self._failed_before >= MOST_FAILURES:
+        if self._failures >= MOST_FAILURES and not any(one.state == TrialState.COMPLETE for one in trials):
             raise RunFailedError(
                 f"{MOST_FAILURES} trials failed and none is complete. The last reason: {trial.reason}",
                 "run the recipe with `cse run`, or use a smaller range",

@@ -40,14 +40,8 @@ def _figures(search: Search) -> Iterator[tuple[str, Figure]]:
     figure = new_figure(heading)
     numbers = [trial.number for trial in trials]
     axes = figure.add_subplot()
-    axes.step(
-        numbers,
-        list(accumulate(_scores(trials), max)),
-        where="post",
-        color=MEASURED,
-        marker="none",
-        label="best so far",
-    )
+    best = list(accumulate(_scores(trials), max))
+    axes.step(numbers, best, where="post", color=MEASURED, marker="none", label="best so far")
     _scatter(axes, trials, dict(zip(numbers, numbers, strict=True)))
     label_axes(axes, "trial", search.metric, grid="y")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -30,7 +30,7 @@ from cse_cli.runs.record import ABOUT, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
 from cse_cli.tuning.driver import Driver, take_record
-from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
+from cse_cli.tuning.results import VERIFICATION, Search, read_search, read_searches
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import (
     RECORD,
@@ -132,18 +132,18 @@ def _show(study: Study, config: SearchConfig) -> None:
         print_verification(found, found.verification)
     else:
         # Drawn again, because the search may have continued.
-        files = _draw(study, directory(found.name), lambda text: sys.stderr.write(f"warning: {text}\n"))
+        files = _draw(found, directory(found.name), lambda text: sys.stderr.write(f"warning: {text}\n"))
         print_search(found, files[0].parent if files else None, file)
     if file is not None:
         sys.stderr.write(f"saved {file}\n")
 
 
-def _draw(study: Study, folder: Path, warned: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of a study and return their files. Empty if they cannot be drawn."""
+def _draw(search: Search, folder: Path, warned: Callable[[str], object]) -> list[Path]:
+    """Draw the figures of a search and return their files. Empty if they cannot be drawn."""
     try:
         from cse_cli.tuning.plots import draw  # matplotlib
 
-        return draw(read_search(study), folder)
+        return draw(search, folder)
     except Exception as error:  # a figure that fails must not fail the search
         warned(f"figures cannot be drawn: {type(error).__name__}: {error}")
         return []
@@ -209,7 +209,7 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
                     screen.opened(config, done, budget, where, engine.slots)
                     driver = Driver(study, config, engine, read_about(record.run_id), screen)
                     why = driver.drive()
-                _record_findings(record, study, screen)
+                _record_findings(record, read_search(study), screen)
         except (KeyboardInterrupt, Terminated, StopRequested):
             screen.advise([f"stopped. To continue: cse tune --resume {config.name}"])
             raise
@@ -226,15 +226,14 @@ def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -
     return take_record(job.about(None).model_copy(update=own), base)
 
 
-def _record_findings(record: RunRecord, study: Study, screen: TuneScreen) -> None:
+def _record_findings(record: RunRecord, found: Search, screen: TuneScreen) -> None:
     """Record counts, the best score, importances and figures."""
-    found = read_search(study)
     metrics = {f"trials/{state}": float(found.count(state)) for state in ("complete", "pruned", "failed")}
     ended = int(sum(metrics.values()))
     if found.best is not None and found.best.score is not None:
         metrics["score/best"] = found.best.score
     record.metrics(metrics | {f"importance/{name}": share for name, share in found.importance.items()}, ended)
-    if _draw(study, record.path / FIGURES, screen.warned):
+    if _draw(found, record.path / FIGURES, screen.warned):
         record.file(FIGURES)
 
 

@@ -320,22 +320,17 @@ def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
     return [trial for trial in trials if state(trial) not in (None, "invalid")]
 
 
-def counts(trials: Sequence[FrozenTrial]) -> dict[State, int]:
-    """Return the number of complete, pruned and failed trials."""
-    states = [state(trial) for trial in trials]
-    return {one: states.count(one) for one in ("complete", "pruned", "failed")}
-
-
 # Samplers and pruners.
 
 
 def check_settings(config: SearchConfig) -> None:
     """Refuse unknown samplers and pruners, and samplers that cannot search the space."""
-    for option, name, known in (("sampler", config.sampler, SAMPLERS), ("pruner", config.pruner, PRUNERS)):
-        if name not in known:
-            message = f"--{option}: unknown {option} '{name}'.{suggestion(name, known)}"
-            code = f"tune.unknown_{option}"
-            raise CseError(message, f"use {', '.join(known)}", code=code)
+    if config.sampler not in SAMPLERS:
+        message = f"--sampler: unknown sampler '{config.sampler}'.{suggestion(config.sampler, SAMPLERS)}"
+        raise CseError(message, f"use {', '.join(SAMPLERS)}", code="tune.unknown_sampler")
+    if config.pruner not in PRUNERS:
+        message = f"--pruner: unknown pruner '{config.pruner}'.{suggestion(config.pruner, PRUNERS)}"
+        raise CseError(message, f"use {', '.join(PRUNERS)}", code="tune.unknown_pruner")
     own = own_values(config.parameters)
     outside = [one.name for one in config.parameters if one.when is None and one.name not in own]
     if config.sampler == "grid":

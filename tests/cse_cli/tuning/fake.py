@@ -22,6 +22,7 @@ from cse_cli.runs.events import Listener
 from cse_cli.runs.record import RESULT, About
 from cse_cli.runs.signals import ending
 from cse_cli.tuning.driver import Driver
+from cse_cli.tuning.results import read_search
 from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import SearchConfig, load_study, open_study
 from cse_cli.tuning.view import TuneScreen
@@ -198,3 +199,9 @@ def drive(
 def trials(config: SearchConfig) -> list[FrozenTrial]:
     """Return all trials of a search's study."""
     return list(load_study(config.name).get_trials())
+
+
+def counts(name: str = "search") -> dict[str, int]:
+    """Return the number of complete, pruned and failed trials of a search."""
+    found = read_search(load_study(name))
+    return {"complete": found.count("complete"), "pruned": found.count("pruned"), "failed": found.count("failed")}

@@ -34,6 +34,7 @@ from tests.cse_cli.tuning.fake import (
     SCHEDULES,
     Notes,
     config,
+    counts,
     drive,
     good,
     parameter,
@@ -83,7 +84,7 @@ def test_a_failed_trial_counts_and_keeps_its_reason(tmp_path):
 def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
     with refuses("tune.all_trials_failed", 5, "RuntimeError: out of memory"):
         drive(config(tmp_path, trials=30), raising(RuntimeError("out of memory"), *range(30)), slots=slots)
-    assert studies.counts(trials(config(tmp_path)))["failed"] == 5
+    assert counts()["failed"] == 5
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
     with pytest.raises(type(error)):
         drive(config(tmp_path, trials=30), raising(error, 1))
-    assert studies.counts(trials(config(tmp_path))) == {"complete": 1, "pruned": 0, "failed": 0}
+    assert counts() == {"complete": 1, "pruned": 0, "failed": 0}
 
 
 def test_the_recipes_own_values_must_be_possible(tmp_path):
@@ -109,7 +110,7 @@ def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
 
     with refuses("tune.stopped", "'search'", "cse tune --resume search"):
         drive(config(tmp_path, trials=3), score)
-    assert studies.counts(trials(config(tmp_path)))["complete"] == 1
+    assert counts()["complete"] == 1
 
 
 # Interrupted drivers.
@@ -181,7 +182,7 @@ def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path, monkeypatc
     monkeypatch.setattr(drivers, "POLL_SECONDS", 0)
     _, driver, engine = drive(asked, score)
     assert (driver.ran, [job.trial for job in engine.jobs]) == (2, [0, 0, 0, 1])
-    assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
+    assert counts() == {"complete": 2, "pruned": 0, "failed": 0}
 
 
 def test_seeds_of_a_trial_run_one_after_another(tmp_path):
@@ -278,7 +279,7 @@ def test_a_half_created_study_is_created_again(tmp_path):
     with refuses("tune.unknown_search", "'search'"):
         load_study("search")
     drive(asked)
-    assert studies.counts(trials(asked))["complete"] == 2
+    assert counts()["complete"] == 2
 
 
 def test_a_damaged_journal_is_one_error(tmp_path, capsys):
@@ -288,7 +289,7 @@ def test_a_damaged_journal_is_one_error(tmp_path, capsys):
     file.write_bytes(whole[: whole.rfind(b"{") + 9])  # a full disk: the last line is incomplete
     assert len(trials(config(tmp_path))) == 2
     drive(config(tmp_path, trials=3))
-    assert studies.counts(trials(config(tmp_path)))["complete"] == 3
+    assert counts()["complete"] == 3
     file.write_bytes(whole.replace(b"{", b"[", 1))
     with refuses("tune.damaged_journal", "'search'", file, "cse runs ls"):
         open_study(config(tmp_path))

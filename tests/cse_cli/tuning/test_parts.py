@@ -12,9 +12,9 @@ from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
 from cse_cli.tuning.space import search_space, with_parts
-from cse_cli.tuning.study import counts, load_study, own_values, points, stored_config
+from cse_cli.tuning.study import load_study, own_values, points, stored_config
 from cse_cli.tuning.view import TuneScreen, print_search
-from tests.cse_cli.tuning.fake import config, drive, recipe, trials
+from tests.cse_cli.tuning.fake import config, counts, drive, recipe
 from tests.support.errors import refuses
 
 DOT = '{name = "dot_classification", remove = ["temperature"]}'
@@ -129,7 +129,7 @@ def test_a_search_over_parts(tmp_path, capsys):
     study = load_study("search")
     found = read_trials(study)
     invalid = [trial for trial in found if trial.state == "invalid"]
-    assert (ending, driver.ran, len(engine.jobs), counts(trials(asked))["complete"]) == ("budget", 24, 24, 24)
+    assert (ending, driver.ran, len(engine.jobs), counts()["complete"]) == ("budget", 24, 24, 24)
     # The loss without negatives goes with no queue, and each such pair of parts is told once.
     assert {(trial.values["losses.info_nce"], bool(trial.values["queue"])) for trial in invalid} == {
         ("dot_classification", True)

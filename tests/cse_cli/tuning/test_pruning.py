@@ -7,7 +7,7 @@ import pytest
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import config, drive, trials
+from tests.cse_cli.tuning.fake import config, counts, drive
 from tests.support.chosen import these
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
         return value + 8
 
     drive(asked, score, slots=slots)
-    assert studies.counts(trials(asked)) == {"complete": 6, "pruned": 6, "failed": 0}
+    assert counts() == {"complete": 6, "pruned": 6, "failed": 0}
     assert [t.score for t in read_trials(load_study("search")) if t.state == "pruned"] == [3.0] * 6
 
 
@@ -41,7 +41,7 @@ def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
 
     drive(asked, score)
     assert load_study("search").best_trial.number == 0
-    pruned = studies.counts(trials(asked))["pruned"]
+    pruned = counts()["pruned"]
     assert pruned == 0 if name == "none" else pruned > 0
 
 

@@ -20,14 +20,13 @@ from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results, read_run
 from cse_cli.runs.record import folder_of, read_about
-from cse_cli.tuning import study as studies
 from cse_cli.tuning.driver import TrialRuns
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.study import RECORD, SearchConfig, load_study, search_names
 from cse_cli.tuning.view import TuneScreen
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.fake import Notes, parameter
+from tests.cse_cli.tuning.fake import Notes, counts, parameter
 from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe
@@ -57,7 +56,7 @@ def search(asked, screen=None, **changes):
     config = asked.model_copy(update=changes)
     ran, ending = run_search(config, screen or TuneScreen(quiet=True))
     study = load_study(config.name)
-    return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
+    return Outcome(ran, ending, counts(config.name), study.user_attrs[RECORD])
 
 
 def below(run_id):
@@ -215,7 +214,7 @@ def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
     assert [trial["state"] for trial in listed["trials"]].count("interrupted") == 2
     code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
     assert code == 0, said
-    assert studies.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
+    assert counts() == {"complete": 4, "pruned": 0, "failed": 0}
     assert {run.state for run in all_runs()} == {"FINISHED"}
     assert not list(runs().glob("*/*.pt"))
 
