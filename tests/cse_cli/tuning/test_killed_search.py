@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from cse_cli.runs.events import read_history
@@ -59,7 +60,8 @@ def of_trials() -> list[RecordedRun]:
 def training() -> list[int]:
     """Return the process of each trial that is training."""
     histories = [read_history(folder_of(run.run_id)) for run in of_trials() if run.state == "RUNNING"]
-    return [one.starts[-1].data["pid"] for one in histories if one.starts and one.step < STEPS]
+    processes = [one.starts[-1].data["pid"] for one in histories if one.starts and one.step < STEPS]
+    return [pid for pid in processes if psutil.pid_exists(pid)]  # one that was killed has no successor yet
 
 
 def outcome() -> list[tuple[Any, float | None, Any]]:
