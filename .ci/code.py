@@ -27,7 +27,7 @@ HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optu
 """Libraries that commands import inside functions, so that `cse --help` is quick."""
 HOMES = {
     "rich": (
-        r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|tuning\.live|jobs\.(plan|screen|study)"
+        r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|jobs\.(plan|screen|study)"
         r"|runs\.(command|details|listing)|reproduce\.command)"
     ),
     "typer": r"cse_cli\.(app|doctor|\w+\.command|recipe\.completion)",

@@ -21,9 +21,9 @@ from pathlib import Path
 from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.search import run_search
+from cse_cli.tuning.study import SearchConfig
+from cse_cli.tuning.view import TuneScreen
 from tests.cse_cli.tuning.fake import config, drive, parameter
 from tests.support.running import execute
 from tests.support.shrunken import recipe, small
@@ -52,7 +52,7 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
     # Two sentences per step and no limit: a tiny random model would count as collapsed.
     path = recipe(folder, small(folder), steps=20, evaluate_every=5, batch_size=2, collapse_cosine=1.0)
     asked = SearchConfig(
-        name="whole", recipe=str(path), parameters=(parameter(),), trials=FIRST, pruner="none",
+        name="whole", recipe=str(path), parameters=(parameter(),), trials=FIRST, pruner="none", seeds=(3,),
         request=RunRequest(device="cpu"),
     )  # fmt: skip
     rates = [f"train.learning_rate={1e-5 * (2 + number)}" for number in range(FIRST + runs)]

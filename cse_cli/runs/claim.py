@@ -62,10 +62,8 @@ def claim(
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
         experiment = [run for run in recorded if about.identity is not None and run.about.identity == about.identity]
-        key = about.seed, about.search, about.trial, ""
-        same = [
-            run for run in experiment if (run.about.seed, run.about.search, run.about.trial, run.about.summary) == key
-        ]
+        key = about.seed, about.search, ""
+        same = [run for run in experiment if (run.about.seed, run.about.search, run.about.summary) == key]
         if not again and (taken := _taken(same)):
             return taken
         plan = None

@@ -70,7 +70,7 @@ class About(BaseModel):
         parent: ID of the parent run, such as the record of a search.
         study: Cell of a study that the run belongs to.
         search: Name of the search if the run is a trial. A trial is not a result of its recipe.
-        trial: Number of the trial.
+        trial: Number of the trial that created the run.
         confirms: Name of the search whose best values this run verifies.
         scores_again: ID of the finished run whose model this run scores without training, because only test data have
             changed.

@@ -91,8 +91,8 @@ def tune(
 ) -> None:
     """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
     from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
-    from cse_cli.tuning.config import SearchConfig
     from cse_cli.tuning.search import list_searches, search, show_search
+    from cse_cli.tuning.study import SearchConfig
 
     if resume is not None and name is not None:
         raise CseError("--resume and --name exclude each other", "remove --name", code="tune.exclusive_options")

@@ -14,9 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
 from cse_cli.core.plotting import CHOSEN, MEASURED, PAGE, Heading, add_legend, label_axes, new_figure, save_figures
-from cse_cli.tuning.parameter import Parameter, show_value
-from cse_cli.tuning.results import Search, Trial, read_search
-from cse_cli.tuning.study import Study
+from cse_cli.tuning.results import Search, Trial
+from cse_cli.tuning.space import Parameter, show_value
 
 FEWEST = 4
 """Minimum number of complete trials for contours."""
@@ -24,14 +23,13 @@ _OWN: dict[str, Any] = {"marker": "*", "s": 60, "color": CHOSEN, "zorder": 4, "l
 _OTHERS: dict[str, Any] = {"s": 12, "color": MEASURED, "label": "trial"}
 
 
-def draw(study: Study, directory: Path) -> list[Path]:
+def draw(search: Search, directory: Path) -> list[Path]:
     """Write each figure that has data as SVG and PNG, and return the files.
 
     `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter,
     `contour` that of two numeric ones, and `importance` each parameter's share of the score's variance. The trial with
     the recipe's own values is marked in each.
     """
-    search = read_search(study)
     return save_figures(_figures(search), directory) if search.complete else []
 
 
@@ -42,14 +40,8 @@ def _figures(search: Search) -> Iterator[tuple[str, Figure]]:
     figure = new_figure(heading)
     numbers = [trial.number for trial in trials]
     axes = figure.add_subplot()
-    axes.step(
-        numbers,
-        list(accumulate(_scores(trials), max)),
-        where="post",
-        color=MEASURED,
-        marker="none",
-        label="best so far",
-    )
+    best = list(accumulate(_scores(trials), max))
+    axes.step(numbers, best, where="post", color=MEASURED, marker="none", label="best so far")
     _scatter(axes, trials, dict(zip(numbers, numbers, strict=True)))
     label_axes(axes, "trial", search.metric, grid="y")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -77,10 +69,7 @@ def _figures(search: Search) -> Iterator[tuple[str, Figure]]:
         even = [np.log(at) if one.log else np.array(at) for one, at in zip(ordered, (x, y), strict=True)]
         triangles = Triangulation(*((at - at.min()) / np.ptp(at) for at in even)).triangles
         figure.colorbar(axes.tricontourf(Triangulation(x, y, triangles), _scores(shown)), label=search.metric)
-        for own, looks in ((False, _OTHERS), (True, _OWN)):
-            axes.scatter(
-                *([places[one.number] for one in shown if one.own == own] for places in (first, second)), **looks
-            )
+        _scatter(axes, shown, first, second)
         add_legend(figure)
         yield "contour", figure
 
@@ -106,10 +95,12 @@ def _places(parameter: Parameter, trials: Sequence[Trial]) -> dict[int, Any]:
     return {number: show_value(value) if as_text else value for number, value in values.items() if value is not None}
 
 
-def _scatter(axes: Axes, trials: Sequence[Trial], places: dict[int, Any]) -> None:
+def _scatter(axes: Axes, trials: Sequence[Trial], x: dict[int, Any], y: dict[int, Any] | None = None) -> None:
+    """Draw a point for each trial, at its score or at its place on the second axis."""
     for own, looks in ((False, _OTHERS), (True, _OWN)):
-        shown = [trial for trial in trials if trial.own == own and trial.number in places]
-        axes.scatter([places[trial.number] for trial in shown], _scores(shown), **looks)
+        shown = [trial for trial in trials if trial.own == own and trial.number in x]
+        heights = _scores(shown) if y is None else [y[trial.number] for trial in shown]
+        axes.scatter([x[trial.number] for trial in shown], heights, **looks)
 
 
 def _scale(axes: Axes, parameter: Parameter, axis: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Literal
 
 import optuna
@@ -13,23 +13,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from cse_cli.analysis.verdict import p_text, seeds_text
 from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
-from cse_cli.core.multiple import correct_named, judge_together
+from cse_cli.core.multiple import judge_together
 from cse_cli.core.stats import LEVEL, Paired
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.parameter import Value
+from cse_cli.tuning.space import Value
 from cse_cli.tuning.study import (
     IDENTITY,
     OWN,
     REASON,
     RECORD,
     RUN,
+    SearchConfig,
     State,
     Study,
     is_driven,
     journal,
     load_study,
-    metric,
-    number_of,
     search_names,
     state,
     stored_config,
@@ -89,20 +87,37 @@ class Verification(BaseModel):
     mode: Mode = "anytime"
 
     @property
-    def p_values(self) -> dict[str, float | None]:
-        """Metric → p of the mode. The other metrics are tested only if the main one differs."""
-        return correct_named({name: over.p_in(self.mode) for name, over in self.paired.items()}, self.main)
-
-    @property
     def confirmed(self) -> bool:
         """Whether the gain is statistically significant, or the same with every seed."""
-        over, p = self.paired[self.main], self.p_values[self.main]
-        return over.difference > 0 and ((p is not None and p < LEVEL) or over.constant)
+        over = self.paired[self.main]
+        return over.difference > 0 and (over.constant or (over.p_adjusted is not None and over.p_adjusted < LEVEL))
+
+    @property
+    def sentence(self) -> str:
+        """Whether the gain is statistically significant, in one sentence."""
+        over = self.paired[self.main]
+        p = over.p_adjusted
+        gain = f"{signed(over.difference)} {self.main} with {len(over.seeds)} new seeds"
+        if over.difference <= 0:
+            return f"not confirmed: {gain}, which is not a gain"
+        test = ["equal with each seed" if p is None else p_text(p)]
+        test += ["planned"] if self.mode == "planned" else []
+        if len(self.looks) == 1:
+            test.append("one look")
+        elif self.looks:
+            test.append(f"{len(self.looks)} looks, with {', '.join(map(str, self.looks))} seeds")
+        if self.confirmed:
+            return f"confirmed: {gain} ({', '.join(test)})"
+        needed = over.seeds_needed
+        more = "" if needed is None else f"; a gain of this size needs {seeds_text(needed)} seeds"
+        return f"not confirmed: {gain} may be chance ({', '.join(test)}){more}"
 
     def after(self, earlier: Verification | None) -> Verification:
-        """Return a copy with corrected tests, its own look, and those of an earlier one with the same values."""
+        """Return a copy with corrected tests, its own look, and those of an earlier one with the same values.
+
+        The other metrics are tested only if the main one differs.
+        """
         known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
-        looks = sorted(known | {len(self.paired[self.main].seeds)})
         names = sorted(self.paired, key=lambda name: name != self.main)
         (tests,) = judge_together([[self.paired[name].p_in(self.mode) for name in names]])
         paired = dict(self.paired)
@@ -110,6 +125,7 @@ class Verification(BaseModel):
             if test is not None:
                 level = test.level if test.tested else 0.0
                 paired[name] = paired[name].judged(self.mode, test.p, level, test.level)
+        looks = sorted(known | {len(self.paired[self.main].seeds)})
         return self.model_copy(update={"looks": tuple(looks), "paired": paired})
 
 
@@ -168,6 +184,17 @@ class Search(BaseModel):
         known, best = self.verification, self.best
         return known if known is not None and best is not None and known.values == best.values else None
 
+    @property
+    def verdict(self) -> str:
+        """One sentence on the best trial's gain."""
+        if self.best is None:
+            return "no trial is complete"
+        if self.best.own:
+            return "no trial is better than the recipe's values"
+        if self.best_verification is not None:
+            return self.best_verification.sentence
+        return f"not verified: the best of {len(self.complete)} trials is optimistic on the seeds that selected it"
+
     def require_best(self) -> Trial:
         """Return the best trial, or raise an error if none is complete."""
         if self.best is not None:
@@ -191,7 +218,7 @@ def read_search(study: Study) -> Search:
         name=study.study_name,
         config=stored_config(study),
         recipe_hash=attributes[IDENTITY]["experiment"]["settings"],
-        metric=metric(study),
+        metric=attributes[IDENTITY]["metric"],
         storage=str(journal(study.study_name)),
         trials=tuple(read_trials(study)),
         importance=importances(study),
@@ -214,17 +241,17 @@ def read_searches() -> list[Search]:
 
 
 def read_trials(study: Study) -> list[Trial]:
-    """Return the trials in order of their numbers, without those that wait or repeat the values of another one."""
+    """Return the trials in order of their numbers, without those that wait, were left or repeat another one."""
     unfinished: State = "running" if is_driven(study.study_name) else "interrupted"
     trials = study.get_trials(deepcopy=False)
     shown = [trial for trial in trials if trial.state == TrialState.RUNNING or state(trial) is not None]
-    return sorted((read_trial(trial, unfinished) for trial in shown), key=lambda trial: trial.number)
+    return [read_trial(trial, unfinished) for trial in shown]
 
 
 def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     """Return a trial as plain data. `unfinished` is the state of one that has not ended."""
     if (became := state(trial)) is None:
-        return Trial(number=number_of(trial), state=unfinished, values=dict(trial.params))
+        return Trial(number=trial.number, state=unfinished, values=dict(trial.params))
     score = trial.value if became == "complete" else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
@@ -232,7 +259,7 @@ def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     if trial.datetime_complete is not None and trial.datetime_start is not None:
         seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
     return Trial(
-        number=number_of(trial),
+        number=trial.number,
         values=dict(trial.params),
         state=became,
         score=score,
@@ -243,69 +270,21 @@ def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     )
 
 
-def is_best_so_far(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
-    """Return whether a complete trial is better than all other complete ones."""
-    if trial.value is None or trial.state != TrialState.COMPLETE:
-        return False
-    others = [one.value for one in trials if one.state == TrialState.COMPLETE and one.number != trial.number]
-    return all(value is None or trial.value > value for value in others)
-
-
 def importances(study: Study) -> dict[str, float]:
-    """Return parameter → share of the score's variance. Empty with one parameter, or fewer than `FEWEST` trials."""
-    shown = comparable_trials(study)
-    complete = [trial for trial in shown.get_trials(deepcopy=False) if trial.state == TrialState.COMPLETE]
-    if len({trial.value for trial in complete}) < FEWEST or len(complete[0].params) < 2:
-        return {}
-    return {name: float(share) for name, share in optuna.importance.get_param_importances(shown).items()}
+    """Return parameter → share of the score's variance, for the parameters that every trial has.
 
-
-def comparable_trials(study: Study) -> Study:
-    """Return a copy in memory of the complete and pruned trials that have a value of the space for every parameter.
-
-    Parameters that only some trials have are omitted.
+    Empty with one such parameter, or with fewer than `FEWEST` different scores. Trials without a value of the space for
+    a parameter do not count.
     """
     always = {parameter.name for parameter in stored_config(study).parameters if parameter.when is None}
-    copy = optuna.create_study(direction=study.direction)
+    shown = optuna.create_study(direction=study.direction)
     for trial in study.get_trials():
         if state(trial) in ("complete", "pruned") and always <= trial.params.keys():
             trial.params = {name: value for name, value in trial.params.items() if name in always}
             trial.distributions = {name: one for name, one in trial.distributions.items() if name in always}
-            try:
-                copy.add_trial(trial)
-            except ValueError:  # the recipe's values are outside the range
-                continue
-    return copy
-
-
-def verdict(search: Search) -> str:
-    """Return one sentence on the best trial's gain."""
-    best = search.best
-    if best is None:
-        return "no trial is complete"
-    if best.own:
-        return "no trial is better than the recipe's values"
-    if search.best_verification is not None:
-        return verification_sentence(search.best_verification)
-    return f"not verified: the best of {len(search.complete)} trials is optimistic on the seeds that selected it"
-
-
-def verification_sentence(found: Verification) -> str:
-    """Return in one sentence whether the gain is statistically significant."""
-    over, p = found.paired[found.main], found.p_values[found.main]
-    gain = f"{signed(over.difference)} {found.main} with {len(over.seeds)} new seeds"
-    if over.difference <= 0:
-        return f"not confirmed: {gain}, which is not a gain"
-    planned = ", planned" if found.mode == "planned" else ""
-    result = "equal with each seed" if p is None else p_text(p)
-    looks = ", one look" if len(found.looks) == 1 else ""
-    if len(found.looks) > 1:
-        looks = f", {len(found.looks)} looks, with {', '.join(map(str, found.looks))} seeds"
-    test = f"({result}{planned}{looks})"
-    if found.confirmed:
-        return f"confirmed: {gain} {test}"
-    if p is None:
-        return f"not confirmed: {gain}, too few seeds for a test"
-    needed = over.seeds_needed
-    more = "" if needed is None else f"; a gain of this size needs {seeds_text(needed)} seeds"
-    return f"not confirmed: {gain} may be chance {test}{more}"
+            with suppress(ValueError):  # the recipe's values are outside the range
+                shown.add_trial(trial)
+    scores = {trial.value for trial in shown.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
+    if len(scores) < FEWEST or len(always) < 2:
+        return {}
+    return {name: float(share) for name, share in optuna.importance.get_param_importances(shown).items()}

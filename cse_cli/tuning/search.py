@@ -4,58 +4,66 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
+from uuid import uuid4
 
+from cse_cli.core.console import write_json
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.placement import place_runs
 from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
+from cse_cli.runs.claim import BusyError, open_run
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import read_about
+from cse_cli.runs.record import ABOUT, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
-from cse_cli.tuning.config import SearchConfig, dev_metric
-from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.live import Ending, TuneScreen
-from cse_cli.tuning.record import (
-    draw_figures,
-    record_findings,
-    record_settings,
-    record_verification,
-    take_search_record,
-)
-from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
-from cse_cli.tuning.samplers import check_names
+from cse_cli.tuning.driver import Driver, take_record
+from cse_cli.tuning.results import VERIFICATION, Search, read_search, read_searches
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import (
+    RECORD,
+    TRIALS,
+    SearchConfig,
     Study,
-    budget,
+    check_settings,
+    dev_metric,
     directory,
     driving,
     find_study,
     identity,
+    journal,
     load_study,
     open_study,
     settled,
     stored_config,
 )
-from cse_cli.tuning.view import print_search, print_searches, print_verification, write_search, write_searches
+from cse_cli.tuning.view import (
+    Ending,
+    TuneScreen,
+    print_search,
+    print_searches,
+    print_verification,
+    write_search,
+)
 from registry import plugins
 from registry.errors import CseError, StopRequested
 
 SHIPPED = "quickstart"
 """Recipe that needs neither a network nor your own files."""
+FIGURES = "figures"
+"""Directory of the figures in the record of a search."""
 _LONGEST = 60
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}"
 
@@ -66,18 +74,34 @@ def search(
     """Run a search and print its results."""
     require_home()
     with TuneScreen(quiet=given.request.quiet) as screen:
-        config, loaded = resolve(given, params, ranges, choices, metric, screen.chosen)
+        config, loaded = _resolve(given, params, ranges, choices, metric, screen)
         if config.save_best is not None:
             check_file(config.save_best, config.name)
         if not given.recipe:
             for name, trials in stopped_searches(config):
-                screen.unfinished(name, trials, f"cse tune --resume {name}")
+                screen.unfinished(name, trials)
         screen.planned(config, loaded)
         ran, why = run_search(config, screen)
         study = load_study(config.name)
-        screen.ended(config, len(settled(study.get_trials(deepcopy=False))), ran, why)
+        screen.ended(config, len(settled(study.trials)), ran, why)
     read_search(study).require_best()
     _show(study, config)
+
+
+def show_search(name: str, config: SearchConfig) -> None:
+    """Print the results of a search without running trials."""
+    _show(find_study(name), config)
+
+
+def list_searches(*, as_json: bool) -> None:
+    """Print every search."""
+    searches = read_searches()
+    if as_json:
+        write_json({"searches": [one.model_dump(mode="json") for one in searches]})
+    else:
+        print_searches(searches)
+    if not searches:
+        sys.stderr.write("no searches yet\n  → start one: cse tune --param queue_length\n")
 
 
 def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
@@ -87,60 +111,69 @@ def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
         if run.about.summary == "tuning" and run.state in ("STOPPED", "LOST") and run.about.search != config.name:
             with suppress(CseError):  # its journal was deleted
                 study = load_study(run.about.search)
-                if {parameter.name for parameter in stored_config(study).parameters} == searched:
-                    done = len(settled(study.get_trials(deepcopy=False)))
-                    yield run.about.search, f"{done} of {budget(study)} trials"
-
-
-def show_search(name: str, config: SearchConfig) -> None:
-    """Print the results of a search without running trials."""
-    study = find_study(name)
-    if config.save_best is not None:
-        check_file(config.save_best, study.study_name)
-    _show(study, config)
-
-
-def list_searches(*, as_json: bool) -> None:
-    """Print every search."""
-    searches = read_searches()
-    (write_searches if as_json else print_searches)(searches)
-    if not searches:
-        sys.stderr.write("no searches yet\n  → start one: cse tune --param queue_length\n")
+                known = stored_config(study)
+                if {parameter.name for parameter in known.parameters} == searched:
+                    yield run.about.search, f"{len(settled(study.trials))} of {known.trials} trials"
 
 
 def _show(study: Study, config: SearchConfig) -> None:
     """Verify and save the best values if requested, and print the search."""
+    if config.save_best is not None:
+        check_file(config.save_best, study.study_name)
     if config.verify_seeds is not None:
         _verify(study, config, config.verify_seeds)
     found, file = read_search(study), config.save_best
     if file is not None:
-        best, day = found.require_best(), datetime.now().astimezone().date().isoformat()
-        save_recipe(file, tuned_recipe(found, best), found, best, day)
+        best = found.require_best()
+        save_recipe(file, tuned_recipe(found, best), found, best)
     if config.request.as_json:
         write_search(found)
     elif config.verify_seeds is not None and found.verification is not None:
         print_verification(found, found.verification)
     else:
         # Drawn again, because the search may have continued.
-        files = draw_figures(study, directory(found.name), lambda text: sys.stderr.write(f"warning: {text}\n"))
+        files = _draw(found, directory(found.name), lambda text: sys.stderr.write(f"warning: {text}\n"))
         print_search(found, files[0].parent if files else None, file)
     if file is not None:
         sys.stderr.write(f"saved {file}\n")
 
 
+def _draw(search: Search, folder: Path, warned: Callable[[str], object]) -> list[Path]:
+    """Draw the figures of a search and return their files. Empty if they cannot be drawn."""
+    try:
+        from cse_cli.tuning.plots import draw  # matplotlib
+
+        return draw(search, folder)
+    except Exception as error:  # a figure that fails must not fail the search
+        warned(f"figures cannot be drawn: {type(error).__name__}: {error}")
+        return []
+
+
 def _verify(study: Study, config: SearchConfig, seeds: int) -> None:
-    """Verify the best values, and keep the result in the study and in the record."""
+    """Verify the best values, and keep the result in the study and, if it is in this state directory, in the record."""
     found = read_search(study)
     with TuneScreen(quiet=config.request.quiet) as screen:
         try:
             verification = verify(found, seeds, config.request, screen).after(found.best_verification)
         except (KeyboardInterrupt, Terminated):
-            screen.interrupted(f"cse tune --best {found.name} --verify-seeds {seeds}")
+            screen.advise([f"stopped. To continue: cse tune --best {found.name} --verify-seeds {seeds}"])
             raise
-        if verification != found.verification:
-            study.set_user_attr(VERIFICATION, verification.model_dump_json())
-            if found.run_id is not None:
-                record_verification(found.run_id, verification, screen.warned)
+        if verification == found.verification:
+            return
+        study.set_user_attr(VERIFICATION, verification.model_dump_json())
+        run_id, over = found.run_id, verification.paired[verification.main]
+        if run_id is None or not (folder_of(run_id) / ABOUT).exists():
+            return
+        try:
+            record = open_run(run_id)
+        except BusyError:
+            screen.warned(f"record {run_id[:8]} of the search is in use: the verification is only in the study")
+            return
+        metrics = {"verification/gain": over.difference, "verification/seeds": float(len(over.seeds))}
+        if over.p_adjusted is not None:
+            metrics["verification/p"] = over.p_adjusted
+        with closing(Follower(run_id)), closing(record):
+            record.metrics(metrics, len(over.seeds))
 
 
 def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
@@ -153,40 +186,64 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
         CseError: If it cannot run, or another process runs it.
         KeyboardInterrupt: If it was stopped. The same config continues it.
     """
-    if config.request.cluster is None:
-        choose(config.request.device)
+    request = config.request
+    if request.cluster is None:
+        choose(request.device)
     base = config.load_base()
     fetch(requirements(base.recipe), screen.downloading)
     with driving(config.name):
-        study, request = open_study(config), config.request
-        record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
-        placement = place_runs(max(0, budget(study) - done), request)
+        study = open_study(config)
+        record, done = take_search_record(study, config, base), len(settled(study.trials))
+        budget = stored_config(study).trials or TRIALS
+        placement = place_runs(max(0, budget - done), request)
         try:
             with closing(Follower(record.run_id)), ending(record):
                 record.started(device=request.device)
-                record_settings(record, study, config)
+                space = {f"space.{parameter.name}": parameter.shown for parameter in config.parameters}
+                settings = {"sampler": config.sampler, "pruner": config.used_pruner, "trials": str(budget)}
+                settings |= {"metric": dev_metric(base.recipe), "storage": str(journal(config.name)), **space}
+                record.event("tags", values=settings)
                 with Engine(placement) as engine:
                     alone = engine.slots == 1 and request.cluster is None
                     where = f"on {choose(request.device).describe()}" if alone else placement.describe()
-                    screen.opened(config, done, budget(study), where, engine.slots)
+                    screen.opened(config, done, budget, where, engine.slots)
                     driver = Driver(study, config, engine, read_about(record.run_id), screen)
                     why = driver.drive()
-                record_findings(record, study, screen.warned)
-                record.end("finished")
+                _record_findings(record, read_search(study), screen)
         except (KeyboardInterrupt, Terminated, StopRequested):
-            screen.interrupted(f"cse tune --resume {config.name}")
+            screen.advise([f"stopped. To continue: cse tune --resume {config.name}"])
             raise
     return driver.ran, why
 
 
-def resolve(
-    given: SearchConfig,
-    params: Sequence[str],
-    ranges: Sequence[str] = (),
-    choices: Sequence[str] = (),
-    metric: str | None = None,
-    chosen: Callable[[str, str], None] = lambda _recipe, _why: None,
-) -> tuple[SearchConfig, LoadedRecipe]:
+def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -> RunRecord:
+    """Return the record of a search for writing."""
+    if RECORD not in study.user_attrs:
+        study.set_user_attr(RECORD, uuid4().hex)
+    group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
+    job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
+    own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None}
+    return take_record(job.about(None).model_copy(update=own), base)
+
+
+def _record_findings(record: RunRecord, found: Search, screen: TuneScreen) -> None:
+    """Record counts, the best score, importances and figures."""
+    metrics = {f"trials/{state}": float(found.count(state)) for state in ("complete", "pruned", "failed")}
+    ended = int(sum(metrics.values()))
+    if found.best is not None and found.best.score is not None:
+        metrics["score/best"] = found.best.score
+    record.metrics(metrics | {f"importance/{name}": share for name, share in found.importance.items()}, ended)
+    if _draw(found, record.path / FIGURES, screen.warned):
+        record.file(FIGURES)
+
+
+# The settings of a search, from those that the user typed.
+
+
+def _resolve(
+    given: SearchConfig, params: Sequence[str], ranges: Sequence[str], choices: Sequence[str], metric: str | None,
+    screen: TuneScreen,
+) -> tuple[SearchConfig, LoadedRecipe]:  # fmt: skip
     """Return the complete settings of a search, and the recipe with its overrides."""
     if given.name and not re.fullmatch(_NAME, given.name):
         message = f"--name: '{given.name}' is not a valid name"
@@ -203,35 +260,31 @@ def resolve(
         config = given.model_copy(update={"recipe": recipe})
     for file in config.plugins:
         plugins.add(file)
-    chosen(config.recipe, reason)
-    loaded = _load(config, metric)
-    update: dict[str, object] = {"recipe": reference(loaded.name, loaded.path)}
+    screen.chosen(config.recipe, reason)
+    overrides: list[str | Override] = [*config.overrides]
+    update: dict[str, object] = {}
     if metric is not None:
+        # Errors in the metric name the option that the user typed.
+        overrides.append(replace(Override.of("evaluate.metric_for_best_model", metric), label="--metric"))
         update["overrides"] = (*given.overrides, f"evaluate.metric_for_best_model={json.dumps(metric)}")
+    # First without the recipe's own check: its message recommends allow_test_selection, which does not help a search.
+    dev_metric(load(config.recipe, [*overrides, "evaluate.allow_test_selection=true"], config.unset).recipe)
+    loaded = load(config.recipe, overrides, config.unset)
     if params or ranges or choices or not config.parameters:
         update["parameters"] = search_space(loaded, params, ranges, choices)
-    config = config.model_copy(update={**update, "seeds": config.seeds_of(loaded.recipe)})
+    update |= {"recipe": reference(loaded.name, loaded.path), "seeds": config.seeds or (loaded.recipe.train.seed,)}
+    config = config.model_copy(update=update)
     searched = {path for parameter in config.parameters for path in parameter.paths}
     if config.steps is not None and searched & {"train.steps", "train.epochs"}:
         message = "--steps sets the training length, which is also searched"
         raise CseError(message, "remove --steps", code="tune.exclusive_options")
-    check_names(config)
+    check_settings(config)
     return config.model_copy(update={"name": config.name or _default_name(config, loaded)}), loaded
-
-
-def _load(config: SearchConfig, metric: str | None) -> LoadedRecipe:
-    """Return the recipe, which has a dev metric. Errors in the metric name the option that the user typed."""
-    overrides: list[str | Override] = [*config.overrides]
-    if metric is not None:
-        overrides.append(replace(Override.of("evaluate.metric_for_best_model", metric), label="--metric"))
-    # First without the recipe's own check: its message recommends allow_test_selection, which does not help a search.
-    dev_metric(load(config.recipe, [*overrides, "evaluate.allow_test_selection=true"], config.unset).recipe)
-    return load(config.recipe, overrides, config.unset)
 
 
 def _default_name(config: SearchConfig, loaded: LoadedRecipe) -> str:
     """Return a name that depends only on the question, so that the same command resumes its search."""
-    question = identity(loaded.recipe, config.parameters, config.seeds, config.steps)
+    question = identity(config, loaded.recipe)
     question["experiment"] = question["experiment"]["settings"]  # the rest is unknown before the download
     digest = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:6]
     keys = []

@@ -1,33 +1,45 @@
-"""Search space: the parameters that `--param NAME` means, and the checked range of each.
+"""Search space: the parameters that `--param NAME` means, and the checked values of each.
 
-A name is a key of [tune], a dotted path, or an ending of exactly one path.
+A name is a key of [tune], a dotted path, or an ending of exactly one path. It may also mean a part: a place of the
+recipe that takes a component. Its choices are components, and a parameter inside it belongs only to some of them. The
+values come from `--range` or `--choices`, from [tune], or from the parameter's declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import itertools
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from functools import cache, partial
 from typing import Any
 
-from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.recipe.paths import is_ending, values
+import tomlkit
+from pydantic import BaseModel
+
+from cse_cli.core.formatting import UNSET
+from cse_cli.recipe.describe import tune_of
+from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.load import LoadedRecipe, Override, changed
+from cse_cli.recipe.overrides import parse_value
+from cse_cli.recipe.paths import is_ending, is_list_of_parts, is_place, setting, values
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import (
-    FORM,
-    Declaration,
-    Parameter,
-    Range,
-    Value,
-    check_range,
-    declarations,
-    parse_choices,
-    parse_range,
-)
-from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
 from registry.errors import CseError, UnknownNameError, suggestion
 
-Declarations = Mapping[str, Declaration]
-"""Dotted path → declaration."""
+Value = str | int | float | bool
+"""Value that a sampler can choose."""
+Number = int | float
+FORM = "a..b, a..b:log or a..b:step, for example 64..1024:32"
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
+_BARE_WORD = re.compile(r"(?<![\w.\"'-])(?!(?:true|false)\b)[A-Za-z_][\w-]*(?=\s*[,\]}])")
+_AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
+"""Path → factor below and above the recipe's value. No fixed range suits every encoder."""
+_REMOVE = "remove"
+"""Key of a chosen table: the parameters of the recipe's component that the choice does without."""
 _SCORING = "it changes the scoring, so the scores of trials would not be comparable"
 _FIXED = {
     "evaluate": _SCORING,
@@ -36,12 +48,294 @@ _FIXED = {
 }
 """Path → reason why nothing below it is searched."""
 _LISTED = 5
+_MOST_TRIED = 1000
+"""Combinations with other parts that are tried before a choice is an error."""
+_PARTS_FORM = """for example --choices 'queue=[false, { name = "fifo", view = "anchor" }]'"""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values to search: a range whose `step` counts from `low`, or choices."""
+
+    low: Number | None = None
+    high: Number | None = None
+    log: bool = False
+    step: Number | None = None
+    choices: tuple[Value, ...] | None = None
+
+    @property
+    def shown(self) -> str:
+        """The values as text, such as "64 … 512 by 32"."""
+        if self.choices is not None:
+            return " | ".join(map(show_value, self.choices))
+        spacing = " on a log scale" if self.log else ""
+        if self.step is not None:
+            spacing = f" by {self.step:.12g}"
+        return f"{self.low:.6g} … {self.high:.6g}{spacing}"
+
+    def checked(self, where: str) -> Range:
+        """Return the values with the end moved down to a step, or refuse them. `where` is their option or table."""
+        if (choices := self.choices) is not None:
+            if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
+                what = "only one value" if len(choices) < 2 else "the same value twice"
+                action = "give at least two different values, separated by commas"
+                raise CseError(f"{where}: {what}", action, code="tune.too_few_choices")
+            return self
+        if self.low is None or self.high is None:
+            raise CseError(f"{where}: one end is missing", f"write {FORM}", code="tune.open_range")
+        low, high, step = self.low, self.high, self.step
+        if low >= high:
+            action = f"write {high:.12g}..{low:.12g}" if low > high else "set a single value with --set"
+            raise CseError(f"{where}: {low:.12g} is not less than {high:.12g}", action, code="tune.empty_range")
+        if self.log and low <= 0:
+            raise CseError(f"{where}: {low:.12g} is not greater than 0", "remove :log", code="tune.log_of_zero")
+        if self.log and step is not None:
+            raise CseError(f"{where}: a log scale has no steps", "remove log or step", code="tune.log_with_step")
+        if step is None:
+            return self
+        # Decimals, because 0.3 is not a multiple of 0.1 in binary.
+        start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
+        if not 0 < spacing <= width:
+            message = f"{where}: step {step:.12g} is not between 0 and the width of the range"
+            raise CseError(message, f"use a step of at most {float(width):.12g}", code="tune.bad_step")
+        return replace(self, high=float(start + width // spacing * spacing))
+
+
+def parse_range(text: str) -> Range:
+    """Return the range of a `--range` string."""
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise CseError(f"--range: '{text}' is not a range", f"write {FORM}", code="tune.not_a_range")
+    low, high, spacing = float(match[1]), float(match[2]), match[3]
+    step = None if spacing in (None, "log") else float(spacing)
+    return Range(low, high, spacing == "log", step).checked(f"--range {text}")
+
+
+def parse_choices(text: str) -> Range:
+    """Return the values of a `--choices` string. Tables and arrays are errors."""
+    choices = split_values(text)
+    if any(choice == "" or not isinstance(choice, Value) for choice in choices):
+        raise CseError(
+            f"--choices: '{text}' contains something other than single values",
+            "write 64,128,256 or cls,mean or true,false",
+            code="tune.not_choices",
+        )
+    return Range(choices=tuple(choices)).checked(f"--choices {text}")
+
+
+def split_values(text: str) -> list[Any]:
+    """Return the TOML values of a list with or without brackets. A word that is not TOML is a string."""
+    array = text.strip() if text.strip().startswith("[") else f"[{text.strip()}]"
+    for written in (array, _BARE_WORD.sub(r'"\g<0>"', array)):
+        if isinstance(found := parse_value(written), list):
+            return found
+    return [parse_value(part.strip()) for part in array.removeprefix("[").removesuffix("]").split(",")]
+
+
+# What the recipe and its components declare.
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """JSON types without null, and the default range, that a component or a section such as "[train]" declares."""
+
+    owner: str
+    types: frozenset[str]
+    range: Range | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are accepted."""
+        return "integer" in self.types and "number" not in self.types
+
+    @property
+    def numeric(self) -> bool:
+        """Whether numbers are accepted."""
+        return bool(self.types & {"integer", "number"})
+
+
+def declarations(recipe: Recipe) -> dict[str, Declaration]:
+    """Return dotted path → declaration of everything in a recipe that can be set."""
+    found: dict[str, Declaration] = {}
+    for section in ("data", "train", "evaluate"):
+        found |= _declared((section,), type(getattr(recipe, section)), f"[{section}]")
+    for placed in recipe.parts():
+        # The part's own keys (views, queue) are the recipe's structure: they have no default range.
+        for path, one in _declared(placed.keys, type(placed.part), "the recipe").items():
+            if path.rpartition(".")[2] in placed.part.own:
+                found[path] = replace(one, range=None)
+        found |= _declared(placed.keys, placed.entry.parameters, placed.part.name)
+    current = values(recipe)
+    for path, value in current.items():  # views have no declaration
+        kind = "string" if isinstance(value, str) else "any"
+        found.setdefault(path, Declaration("the recipe", frozenset({kind}), None))
+    for path, factor in _AROUND.items():
+        value = Decimal(str(current[path]))
+        low = max(2, int(value / factor)) if found[path].whole else float(value / factor)
+        found[path] = replace(found[path], range=Range(low, float(value * factor), log=True))
+    return found
+
+
+def _declared(keys: Keys, model: type[BaseModel], owner: str) -> dict[str, Declaration]:
+    return {dotted((*keys, name)): one for name, one in _fields(model, owner).items()}
+
+
+@cache  # a schema takes 7 ms, and a search needs about thirty again and again
+def _fields(model: type[BaseModel], owner: str) -> dict[str, Declaration]:
+    """Return name → declaration of every field."""
+    schema = model.model_json_schema()["properties"]
+    found = {}
+    for name, field in model.model_fields.items():
+        whole = schema[field.alias or name]
+        kinds = [one for one in whole.get("anyOf", [whole]) if one.get("type") != "null"]
+        types = frozenset(str(one["type"]) for one in kinds if "type" in one)
+        named = [option for one in kinds for option in one.get("enum", [one.get("const")])]
+        options = tuple(dict.fromkeys(option for option in named if option is not None))
+        default = Range(choices=options) if len(options) > 1 else None
+        if (tune := tune_of(field)) is not None:
+            default = Range(tune.low, tune.high, tune.log, tune.step)
+        elif types == {"boolean"} and not options:
+            default = Range(choices=(False, True))
+        found[name] = Declaration(owner, types, default)
+    return found
+
+
+# A parameter with its values.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter(Range):
+    """A searched parameter.
+
+    Args:
+        name: Unique name: its key in [tune] or its dotted path. Inside a chosen part, the names of part, component and
+            parameter, such as "queue.fifo.length".
+        paths: Dotted paths of the recipe that take the value.
+        whole: Whether only whole numbers are accepted.
+        default: The recipe's value, or None if it is unset or differs between the paths. It may be outside the
+            range: the first trial has it anyway.
+        source: Origin of the range, for messages.
+        part: Whether the choices are parts: names of components, TOML tables, or False to omit the part.
+        drops: Entries of [tune] that belong to the recipe's part and are removed with it.
+        when: Name of a part, and the choices of it that have the parameter. None if every trial has it.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    whole: bool = False
+    default: Value | None = None
+    source: str = ""
+    part: bool = False
+    drops: tuple[str, ...] = ()
+    when: tuple[str, tuple[Value, ...]] | None = None
+
+    def settings(self, value: Value) -> tuple[list[Override], list[str]]:
+        """Return the overrides and `--unset` keys that give the recipe a value."""
+        if not self.part:
+            typed = round(value) if self.whole and isinstance(value, float) else value
+            return [Override.of(path, typed) for path in self.paths], []
+        if value == self.default:
+            return [], []
+        (place,), drops = self.paths, [f"tune.{name}" for name in self.drops]
+        if is_list_of_parts(place):
+            return [Override.of(place, _tables(value))], drops
+        if value is False:
+            return [], [place, *drops]
+        (table,) = _tables(value)
+        given = [Override.of(f"{place}.{key}", inner) for key, inner in table.items() if key != _REMOVE]
+        return given, [*(f"{place}.{key}" for key in table.get(_REMOVE, ())), *drops]
+
+    def exists(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a trial with these parts has the parameter."""
+        return self.when is None or values.get(self.when[0]) in self.when[1]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the properties that make two searches the same search, as JSON values."""
+        plain = {key: value for key, value in asdict(self).items() if key not in ("default", "source", "drops")}
+        return dict(json.loads(json.dumps(plain)))
+
+    @property
+    def holds_default(self) -> bool:
+        """Whether the range contains the recipe's value."""
+        if self.choices is not None or not isinstance(self.default, int | float):
+            return self.default is not None
+        if self.low is None or self.high is None or not self.low <= self.default <= self.high:
+            return False
+        return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
+
+
+def _tables(choice: Value) -> list[dict[str, Any]]:
+    """Return the tables of a chosen part. Empty if the choice omits it."""
+    if not isinstance(choice, str):
+        return []
+    chosen = parse_value(choice)
+    return chosen if isinstance(chosen, list) else [chosen if isinstance(chosen, dict) else {"name": chosen}]
+
+
+def settings_of(
+    parameters: Collection[Parameter], values: Mapping[str, Value | None]
+) -> tuple[list[Override], list[str]]:
+    """Return the overrides and `--unset` keys of a trial's values. Parameters without a value stay unchanged."""
+    given = [(one, value) for one in parameters if (value := values.get(one.name)) is not None]
+    found = [one.settings(value) for one, value in given]
+    removals = dict.fromkeys(key for _, keys in found for key in keys)
+    return [override for overrides, _ in found for override in overrides], list(removals)
+
+
+def with_parts(loaded: LoadedRecipe, parts: Collection[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
+    """Return the recipe with the parts of a trial.
+
+    Raises:
+        RecipeError: If the parts are not compatible.
+    """
+    return changed(loaded, *settings_of(parts, values))
+
+
+def reason_of(error: RecipeError) -> str:
+    """Return in one line why parts are not compatible."""
+    return "; ".join(f"{one.keys}: {one.message}" if one.keys else one.message for one in error.problems)
+
+
+def show_value(value: Value | None) -> str:
+    """Return a value as text: numbers with four digits, a dash if it is unset."""
+    if value is None or isinstance(value, bool):
+        return UNSET if value is None else str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# The search space.
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A parameter that can be searched.
+
+    Args:
+        name: Unique name. Inside a part, the names of part, component and parameter, such as "queue.fifo.length".
+        table: Its paths, and its range if [tune] has one.
+        loaded: Recipe that has it.
+        known: Declarations of that recipe.
+        part: Part that contains it, or None.
+        choices: Choices of this part that have the parameter and do not set it themselves.
+    """
+
+    name: str
+    table: TuneRange
+    loaded: LoadedRecipe
+    known: Mapping[str, Declaration]
+    part: Parameter | None = None
+    choices: tuple[Value, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """First of its paths."""
+        return self.table.paths[0]
 
 
 def search_space(
     loaded: LoadedRecipe, names: Sequence[str], ranges: Sequence[str] = (), choices: Sequence[str] = ()
 ) -> tuple[Parameter, ...]:
-    """Return the parameters to search.
+    """Return the parameters to search. Parts are first: they decide which other parameters a trial has.
 
     Args:
         loaded: The recipe.
@@ -54,96 +348,139 @@ def search_space(
     """
     known = declarations(loaded.recipe)
     typed = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    typed += [_name(text) for text in (*ranges, *choices) if "=" in text]
+    typed += [text.partition("=")[0].strip() for text in (*ranges, *choices) if "=" in text]
     if not typed:
         names_known = shorten(tunable(loaded.recipe, known)) or f"--range PATH={FORM}"
         raise CseError("no parameter to search", f"add --param, for example {names_known}", code="tune.no_parameter")
-    chosen = choose_parts(loaded, typed, choices)
+    chosen = _choose_parts(loaded, typed, choices)
     parts = {part.name: part for part in chosen.values()}.values()
-    finder = _Finder(loaded, known, parameters_inside(loaded, parts))
-    named = {one.name: one for name in typed if name not in chosen for one in finder.find(name)}
-    given = _given_ranges(finder, list(named), ranges, [text for text in choices if _name(text) not in chosen])
+    find = partial(_find, loaded, known, _parameters_inside(loaded, parts))
+    named = {one.name: one for name in typed if name not in chosen for one in find(name)}
+    given: dict[str, tuple[Range, str]] = {}  # name → range, and the option as typed
+    others = [text for text in choices if text.partition("=")[0].strip() not in chosen]
+    for option, texts, parse in (("--range", ranges, parse_range), ("--choices", others, parse_choices)):
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not equals:
+                if len(named) != 1:
+                    message = f"{option} {text}: ambiguous between {len(named)} parameters"
+                    raise CseError(message, f"write {option} {[*named, 'NAME'][0]}={text}", code="tune.unnamed_range")
+                name, value = next(iter(named)), text
+            for one in find(name.strip()):
+                if one.name in given:
+                    message = f"{option} {text}: '{one.name}' has two ranges"
+                    raise CseError(message, "remove one of them", code="tune.two_ranges")
+                given[one.name] = (parse(value), f"{option} {value}")
     found = [_parameter(one, given.get(name)) for name, one in named.items()]
-    _check_paths(found)
-    # Parts first: they decide which other parameters a trial has.
-    return (*parts, *sorted(found, key=lambda parameter: parameter.when is not None))
-
-
-def _name(text: str) -> str:
-    """Return the name in NAME=VALUES."""
-    return text.partition("=")[0].strip()
-
-
-def _check_paths(parameters: Iterable[Parameter]) -> None:
     owner: dict[str, str] = {}
-    for parameter in parameters:
+    for parameter in found:
         for path in parameter.paths if parameter.when is None else ():
             if path in owner:
                 message = f"--param: '{parameter.name}' and '{owner[path]}' both set {path}"
                 raise CseError(message, "remove one of them", code="tune.same_path_twice")
             owner[path] = parameter.name
+    return (*parts, *sorted(found, key=lambda parameter: parameter.when is not None))
 
 
-@dataclass(frozen=True)
-class _Finder:
-    """Finds parameters by name, in the recipe and inside the chosen parts."""
-
-    loaded: LoadedRecipe
-    known: Declarations
-    inside: Mapping[str, Candidate]
-
-    def find(self, name: str) -> list[Candidate]:
-        """Return the parameters of a name: one, or one for each component of a part that has it."""
-        recipe = self.loaded.recipe
-        table = recipe.tune.get(name, TuneRange(paths=()))
-        found = []
-        for one in self.inside.values():
-            named = is_ending(name, one.path) or is_ending(name, one.name)
-            if one.path in table.paths if table.paths else named:
-                found.append(one)
-        if not found:
-            own, table = find_parameter(recipe, self.known, name)
-            return [Candidate(own, table, self.loaded, self.known)]
-        inside = {one.path for one in self.inside.values()}
-        paths = table.paths or [path for path in self.known if is_ending(name, path)]
-        others = [path for path in paths if path not in inside and not _why_fixed(path)]
-        if others or len({one.part for one in found}) > 1:
-            raise _ambiguous(name, [*(one.name for one in found), *others])
-        # A parameter without a range is searched only if its full name is given.
-        ranged = [one for one in found if one.known[one.path].range or table.paths or one.name == name]
-        return [replace(one, table=table.model_copy(update={"paths": (one.path,)})) for one in ranged or found]
+def tunable(recipe: Recipe, known: Mapping[str, Declaration]) -> list[str]:
+    """Return the parameters with a default range: names in [tune], then paths, numbers first."""
+    inside = {table.paths[0] for table in recipe.tune.values() if len(table.paths) == 1}
+    ranges = {path: one.range for path, one in known.items() if one.range and path not in inside}
+    paths = [path for path in ranges if not _why_fixed(path)]
+    return [*recipe.tune, *sorted(paths, key=lambda path: ranges[path].choices is not None)]
 
 
-def _given_ranges(
-    finder: _Finder, names: Sequence[str], ranges: Sequence[str], choices: Sequence[str]
-) -> dict[str, tuple[Range, str]]:
-    """Return name → range, and the option as typed."""
-    given: dict[str, tuple[Range, str]] = {}
-    for option, texts, parse in (("--range", ranges, parse_range), ("--choices", choices, parse_choices)):
-        for text in texts:
-            name, equals, values = text.partition("=")
-            if not equals:
-                if len(names) != 1:
-                    message = f"{option} {text}: ambiguous between {len(names)} parameters"
-                    raise CseError(message, f"write {option} {[*names, 'NAME'][0]}={text}", code="tune.unnamed_range")
-                name, values = names[0], text
-            for one in finder.find(name.strip()):
-                if one.name in given:
-                    message = f"{option} {text}: '{one.name}' has two ranges"
-                    raise CseError(message, "remove one of them", code="tune.two_ranges")
-                given[one.name] = (parse(values), f"{option} {values}")
-    return given
+def shorten(names: Sequence[str]) -> str:
+    """Return the first names separated by commas, and the number of the others."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
 
 
-def _parameter(named: Candidate, given: tuple[Range, str] | None) -> Parameter:
-    name, table = named.name, named.table
+# From a name to the parameters that it means.
+
+
+def _find(
+    loaded: LoadedRecipe, known: Mapping[str, Declaration], inside: Mapping[str, _Candidate], name: str
+) -> list[_Candidate]:
+    """Return the parameters of a name: one, or one for each component of a part that has it."""
+    table = loaded.recipe.tune.get(name, TuneRange(paths=()))
+    found = []
+    for one in inside.values():
+        if one.path in table.paths if table.paths else is_ending(name, one.path) or is_ending(name, one.name):
+            found.append(one)
+    if not found:
+        return [_Candidate(*_find_own(loaded.recipe, known, name), loaded, known)]
+    paths = table.paths or [path for path in known if is_ending(name, path)]
+    elsewhere = {*paths} - {one.path for one in inside.values()}
+    others = [path for path in paths if path in elsewhere and not _why_fixed(path)]
+    if others or len({one.part and one.part.name for one in found}) > 1:
+        raise _ambiguous(name, [*(one.name for one in found), *others])
+    # A parameter without a range is searched only if its full name is given.
+    ranged = [one for one in found if one.known[one.path].range or table.paths or one.name == name]
+    return [replace(one, table=table.model_copy(update={"paths": (one.path,)})) for one in ranged or found]
+
+
+def _find_own(recipe: Recipe, known: Mapping[str, Declaration], name: str) -> tuple[str, TuneRange]:
+    """Return the unique name of a parameter of the recipe, and its [tune] table: paths, and a range if there is one."""
+    path = name
+    if name not in recipe.tune and name not in known:
+        searchable = [path for path in known if not _why_fixed(path)]
+        if inside := [path for path in searchable if path.startswith(f"{name}.")]:
+            action = f"name one of its values: {shorten(inside)}"
+            raise CseError(f"'{name}' is a table, not a value", action, code="tune.not_a_value")
+        matching = [path for path in known if is_ending(name, path)]
+        allowed = [path for path in searchable if path in matching]
+        if len(allowed) > 1:
+            raise _ambiguous(name, allowed)
+        if not matching:
+            near = " The recipe has no queue."
+            if recipe.queue is not None or not name.startswith("queue"):
+                near = suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
+            raise UnknownNameError(
+                f"unknown parameter '{name}'.{near}",
+                f"use one of {shorten(tunable(recipe, known))}",
+                code="tune.unknown_parameter",
+            )
+        path = (allowed or matching)[0]
+    if name not in recipe.tune and (reason := _why_fixed(path)):
+        action = "name a parameter of the data, the model or the training"
+        raise CseError(f"'{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
+    # A path with a name in [tune] has this name, so that one parameter has one name.
+    key = name if name in recipe.tune else _name_in_tune(recipe, path)
+    if key is None:
+        return path, TuneRange(paths=(path,))
+    if not recipe.tune[key].paths:
+        action = "add the dotted paths that take the value"
+        raise CseError(f"[tune.{key}] has no `paths`", action, code="tune.no_paths")
+    return key, recipe.tune[key]
+
+
+def _name_in_tune(recipe: Recipe, path: str) -> str | None:
+    """Return the key of the [tune] table with only this path, or None."""
+    return next((name for name, table in recipe.tune.items() if table.paths == (path,)), None)
+
+
+def _why_fixed(path: str) -> str | None:
+    """Return why a path is not searched, or None if it can be."""
+    return next((reason for start, reason in _FIXED.items() if f"{path}.".startswith(f"{start}.")), None)
+
+
+def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
+    message = f"'{name}' is ambiguous between {len(candidates)} parameters"
+    return UnknownNameError(message, f"use one of {shorten(candidates)}", code="tune.ambiguous_parameter")
+
+
+# From a parameter to its values.
+
+
+def _parameter(named: _Candidate, given: tuple[Range, str] | None) -> Parameter:
+    name, table, declared = named.name, named.table, named.known[named.path]
     current = [values(named.loaded.recipe)[path] for path in table.paths]
     default = current[0] if all(value == current[0] for value in current) else None
     if isinstance(current[0], Mapping | list | tuple):
         kind = "table" if isinstance(current[0], Mapping) else "array"
         action = "name a number, a switch or a choice; `cse show COMPONENT` lists them"
         raise CseError(f"--param: '{name}' is of type {kind}, not a single value", action, code="tune.not_a_value")
-    declared = named.known[named.path]
     whole = any(named.known[path].whole for path in table.paths)
     found, source = given or _default_range(name, table, declared, default)
     if found.choices is not None:
@@ -156,24 +493,18 @@ def _parameter(named: Candidate, given: tuple[Range, str] | None) -> Parameter:
         action = f"use --choices {','.join(str(option) for option in options).lower()}"
         raise CseError(f"{source}: '{name}' is not a number", action, code="tune.not_a_number")
     elif whole:
-        found = _whole(found, name, source)
+        for value in (found.low, found.high, found.step):
+            if value is not None and not float(value).is_integer():
+                message = f"{source}: '{name}' is a whole number, {value:.12g} is not"
+                raise CseError(message, "use whole numbers for both ends and the step", code="tune.not_whole")
+        low, high, step = (value if value is None else int(value) for value in (found.low, found.high, found.step))
+        found = replace(found, low=low, high=high, step=step)
     parameter = Parameter(**vars(found), name=name, paths=table.paths, whole=whole, default=default, source=source)
-    parameter = parameter.checked(named.loaded)
-    if not named.part:
+    parameter = _checked(parameter, named.loaded)
+    if named.part is None:
         return parameter
-    return replace(parameter, when=(named.part, named.choices), default=default if named.own else None)
-
-
-def _whole(found: Range, name: str, source: str) -> Range:
-    whole: dict[str, Any] = {}
-    for key in ("low", "high", "step"):
-        if (value := getattr(found, key)) is None:
-            continue
-        if not float(value).is_integer():
-            message = f"{source}: '{name}' is a whole number, {value:.12g} is not"
-            raise CseError(message, "use whole numbers for both ends and the step", code="tune.not_whole")
-        whole[key] = int(value)
-    return replace(found, **whole)
+    is_own = named.part.default in named.choices
+    return replace(parameter, when=(named.part.name, named.choices), default=default if is_own else None)
 
 
 def _default_range(name: str, table: TuneRange, declared: Declaration, default: Value | None) -> tuple[Range, str]:
@@ -184,89 +515,134 @@ def _default_range(name: str, table: TuneRange, declared: Declaration, default: 
         raise CseError(message, "remove the tables from `choices`", code="tune.not_a_part")
     if plain or table.low is not None or table.high is not None:
         own = Range(choices=plain) if plain else Range(table.low, table.high, table.log, table.step)
-        return check_range(own, f"[tune.{name}]"), "[tune] of the recipe"
-    if declared.range is not None:
-        return _widened(declared.range, default, f"declared by {declared.owner}")
-    option = f"--range {FORM}" if declared.numeric else "--choices FIRST,SECOND"
-    raise CseError(f"--param: '{name}' has no default range", f"add {option}", code="tune.no_range")
-
-
-def _widened(declared: Range, default: Value | None, source: str) -> tuple[Range, str]:
-    """Return a declared range extended to the recipe's value, which is known to work."""
-    low, high = declared.low, declared.high
-    if low is None or high is None or declared.step is not None or not isinstance(default, int | float):
-        return declared, source
-    if low <= default <= high or (declared.log and default <= 0):
-        return declared, source
-    wider = replace(declared, low=min(low, default), high=max(high, default))
+        return own.checked(f"[tune.{name}]"), "[tune] of the recipe"
+    if (found := declared.range) is None:
+        option = f"--range {FORM}" if declared.numeric else "--choices FIRST,SECOND"
+        raise CseError(f"--param: '{name}' has no default range", f"add {option}", code="tune.no_range")
+    source = f"declared by {declared.owner}"
+    if found.low is None or found.high is None or found.step is not None or not isinstance(default, int | float):
+        return found, source
+    if found.low <= default <= found.high or (found.log and default <= 0):
+        return found, source
+    wider = replace(found, low=min(found.low, default), high=max(found.high, default))  # this value is known to work
     return wider, f"{source}, widened to the recipe's {default:.12g}"
 
 
-def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str, TuneRange]:
-    """Return the unique name of a parameter, and its [tune] table: paths, and a range if there is one."""
-    if name in recipe.tune:
-        return _in_tune(recipe, name)
-    if name in known:
-        return _at_path(recipe, name)
-    searchable = [path for path in known if not _why_fixed(path)]
-    if inside := [path for path in searchable if path.startswith(f"{name}.")]:
-        action = f"name one of its values: {shorten(inside)}"
-        raise CseError(f"'{name}' is a table, not a value", action, code="tune.not_a_value")
-    matching = [path for path in known if is_ending(name, path)]
-    allowed = [path for path in searchable if path in matching]
-    if len(allowed) > 1:
-        raise _ambiguous(name, allowed)
-    if matching:
-        return _at_path(recipe, (allowed or matching)[0])
-    has_queue = recipe.queue is not None or not name.startswith("queue")
-    near = (
-        " The recipe has no queue."
-        if not has_queue
-        else suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
+def _checked(parameter: Parameter, loaded: LoadedRecipe) -> Parameter:
+    """Return the parameter without declared choices that the recipe does not accept. Other values are an error."""
+    kept, source, options = [], parameter.source, parameter.choices
+    for value in options or [end for end in (parameter.low, parameter.high) if end is not None]:
+        overrides, _ = parameter.settings(value)
+        try:
+            changed(loaded, overrides)
+            kept.append(value)
+        except RecipeError as error:
+            typed = json.dumps(overrides[0].value, ensure_ascii=False)
+            message = f"{source}: {parameter.name} = {typed} is not valid: {error.problems[0].message}"
+            action = "see `cse show COMPONENT` for the values it accepts"
+            if not options or not source.startswith("declared by") or (value == options[-1] and not kept):
+                raise CseError(message, action, code="tune.invalid_value") from error
+    return replace(parameter, choices=tuple(kept)) if options else parameter
+
+
+# Parts.
+
+
+def _choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[str]) -> dict[str, Parameter]:
+    """Return name as typed → part, for the names of parameters that mean a part."""
+    given = {name.strip(): text for name, equals, text in (text.partition("=") for text in choices) if equals}
+    found: dict[str, Parameter] = {}
+    meant: dict[str, str] = {}
+    for typed in names:
+        name = _name_in_tune(loaded.recipe, typed) or typed
+        table = loaded.recipe.tune.get(name, TuneRange(paths=(typed,)))
+        if len(table.paths) > 1 or not is_place(loaded.recipe, table.paths[0]):
+            continue
+        meant[typed], place = name, table.paths[0]
+        if typed in given:
+            found[name] = _part(loaded, name, place, split_values(given[typed]), f"--choices {given[typed]}")
+        elif table.choices is not None and name not in found:
+            found[name] = _part(loaded, name, place, table.choices, "[tune] of the recipe")
+    for one, other in itertools.permutations(found.values(), 2):
+        if one.paths[0].startswith(f"{other.paths[0]}."):
+            message = f"--choices: {one.name} is a part of {other.name}"
+            raise CseError(message, "search only one", code="tune.nested_parts")
+    return {typed: found[name] for typed, name in meant.items() if name in found}
+
+
+def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], source: str) -> Parameter:
+    """Return the parameter of a part. Each choice is a name, a table in TOML, or False to omit the part."""
+    present = setting(loaded.recipe, place)
+    several = is_list_of_parts(place)
+    if several and present and len(present) > 1:
+        own: Value = _as_toml(present)
+    else:
+        own = str((present[0] if several else present)["name"]) if present else False
+    choices: list[Value] = [own]
+    for value in options:
+        tables = value if several and isinstance(value, list | tuple) else [value]
+        if value is False or value == "none":
+            choices.append(False)
+        elif isinstance(value, str) and value.isidentifier():
+            choices.append(value)
+        elif tables and all(isinstance(one, Mapping) for one in tables):
+            choices.append(_as_toml(value))
+        else:
+            message = f"{source}: {_as_toml(value)} is not a component or a table"
+            raise CseError(message, _PARTS_FORM, code="tune.not_a_part")
+    choices = list(dict.fromkeys(choices))
+    if len(choices) < 2:
+        message = f"{source}: the recipe's {name} is the only choice"
+        raise CseError(message, f"add others, {_PARTS_FORM}", code="tune.one_part")
+    tuned = loaded.recipe.tune.items()
+    drops = tuple(key for key, one in tuned if any(f"{path}.".startswith(f"{place}.") for path in one.paths))
+    return Parameter(
+        name=name, paths=(place,), choices=tuple(choices), default=own, source=source, part=True, drops=drops
     )
-    raise UnknownNameError(
-        f"unknown parameter '{name}'.{near}",
-        f"use one of {shorten(tunable(recipe, known))}",
-        code="tune.unknown_parameter",
-    )
 
 
-def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
-    message = f"'{name}' is ambiguous between {len(candidates)} parameters"
-    return UnknownNameError(message, f"use one of {shorten(candidates)}", code="tune.ambiguous_parameter")
+def _as_toml(value: Any) -> str:
+    """Return a value in TOML on one line."""
+    if isinstance(value, Mapping):
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table.as_string()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _in_tune(recipe: Recipe, name: str) -> tuple[str, TuneRange]:
-    table = recipe.tune[name]
-    if not table.paths:
-        action = "add the dotted paths that take the value"
-        raise CseError(f"[tune.{name}] has no `paths`", action, code="tune.no_paths")
-    return name, table
+def _parameters_inside(loaded: LoadedRecipe, parts: Collection[Parameter]) -> dict[str, _Candidate]:
+    """Return name → parameter inside the chosen parts. A choice that no combination accepts is an error."""
+    found: dict[str, _Candidate] = {}
+    for part, choice in [(one, choice) for one in parts for choice in one.choices or ()]:
+        fitting, (place,), tables = _fitting(loaded, parts, part, choice), part.paths, _tables(choice)
+        known, several = declarations(fitting.recipe), is_list_of_parts(place)
+        for path in [path for path in known if path.startswith(f"{place}.")]:
+            rest = path.removeprefix(f"{place}.")
+            number, _, key = rest.partition(".") if several else ("0", "", rest)
+            if choice != part.default and key in tables[int(number)]:  # the choice sets it
+                continue
+            component = setting(fitting.recipe, f"{place}.{number}.name" if several else f"{place}.name")
+            name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
+            one = found.get(name, _Candidate(name, TuneRange(paths=(path,)), fitting, known, part))
+            found[name] = replace(one, choices=(*one.choices, choice))
+    return found
 
 
-def _at_path(recipe: Recipe, path: str) -> tuple[str, TuneRange]:
-    """Return a path under its name in [tune] if it has one, so that one parameter has one name."""
-    if reason := _why_fixed(path):
-        action = "name a parameter of the data, the model or the training"
-        raise CseError(f"'{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
-    name = name_in_tune(recipe, path)
-    return (path, TuneRange(paths=(path,))) if name is None else _in_tune(recipe, name)
-
-
-def _why_fixed(path: str) -> str | None:
-    """Return why a path is not searched, or None if it can be."""
-    return next((reason for start, reason in _FIXED.items() if f"{path}.".startswith(f"{start}.")), None)
-
-
-def tunable(recipe: Recipe, known: Declarations) -> list[str]:
-    """Return the parameters with a default range: names in [tune], then paths, numbers first."""
-    inside = {table.paths[0] for table in recipe.tune.values() if len(table.paths) == 1}
-    ranges = {path: one.range for path, one in known.items() if one.range and path not in inside}
-    paths = [path for path in ranges if not _why_fixed(path)]
-    return [*recipe.tune, *sorted(paths, key=lambda path: ranges[path].choices is not None)]
-
-
-def shorten(names: Sequence[str]) -> str:
-    """Return the first names separated by commas, and the number of the others."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{', '.join(names[:_LISTED])}{more}"
+def _fitting(loaded: LoadedRecipe, parts: Collection[Parameter], part: Parameter, choice: Value) -> LoadedRecipe:
+    """Return the recipe with this choice, and with the other parts' own choices if they are compatible."""
+    axes = [(choice,) if one is part else one.choices or () for one in parts]
+    reasons: list[RecipeError] = []
+    for options in itertools.islice(itertools.product(*axes), _MOST_TRIED):
+        try:
+            return with_parts(loaded, parts, dict(zip((one.name for one in parts), options, strict=True)))
+        except RecipeError as error:
+            reasons.append(error)
+    lost = any(problem.code == "recipe.lost_parameters" for problem in reasons[0].problems)
+    example = 'give up parameters in the choice: { name = "…", remove = ["…"] }'
+    raise CseError(
+        f"{part.source}: {part.name} = {choice} is not valid: {reason_of(reasons[0])}",
+        example if lost else "see `cse list` for components and `cse show COMPONENT` for their parameters",
+        code="tune.invalid_part",
+    ) from reasons[0]

@@ -1,32 +1,190 @@
-"""Tables and JSON of a search, on stdout."""
+"""Display of a search: its progress on stderr, its tables and its JSON on stdout."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from statistics import fmean
+from typing import Any, Literal, get_args
 
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.text import Text
 
-from cse_cli.core import console
-from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import interval, mean_text, p_value, signed
+from cse_cli.core.console import CUT, WHOLE, Console, stdout_console, write_json
+from cse_cli.core.formatting import duration, interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
-from cse_cli.tuning.parameter import Value, show_value
-from cse_cli.tuning.results import Search, Verification, verdict, verification_sentence
-from cse_cli.tuning.study import State
+from cse_cli.jobs.screen import RunScreen
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.runs.events import Listener
+from cse_cli.tuning.results import Search, Trial, Verification
+from cse_cli.tuning.space import Value, show_value
+from cse_cli.tuning.study import SearchConfig, State, dev_metric, journal, points
 
+PLAIN_EVERY = 60.0
+"""Seconds between two lines about one trial without a terminal."""
+Ending = Literal["budget", "exhausted", "timeout"]
+"""Why a search ends: all trials are done, every point of the space was tried, or the time is over."""
 ROWS = 10
 """Maximum number of trials in the table."""
 _SHOWN_REASONS = 3
 _HEADINGS = ("search", "recipe", "trials", "best", "gain", "parameters", "updated")
 
 
+class TuneScreen(RunScreen):
+    """Shows a search, and in a terminal a bar for the current run."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__(quiet=quiet)
+        self._metric = ""
+        self._trial = ""
+        self._budget = 0
+        self._at_once = 1
+        self._took: list[float] = []
+
+    def receiver(self, name: str, *, alone: bool) -> Listener:
+        """Return the receiver of the events of a run. If others run in parallel, only its warnings are shown."""
+
+        def warned(kind: str, data: Mapping[str, Any]) -> None:
+            if kind == "warning":
+                self.warned(f"{name}: {data['text']}")
+
+        return self.show if alone else warned
+
+    def chosen(self, recipe: str, reason: str) -> None:
+        """Print the recipe, and the reason if the user did not name it."""
+        why = f" ({escape(reason)})" if reason else ""
+        self.write(f"tuning [bold]{escape(recipe)}[/bold]{why}")
+
+    def unfinished(self, name: str, trials: str) -> None:
+        """Print another search that was stopped, and how to continue it."""
+        self.write(f"  stopped earlier: search [bold]{escape(name)}[/bold], {trials}")
+        self.write(f"    to continue that one instead: cse tune --resume {escape(name)}")
+
+    def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
+        """Print the settings of the search."""
+        self._metric = dev_metric(loaded.recipe)
+        length = config.steps or loaded.recipe.train.steps
+        each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
+        self.write(f"  {escape(loaded.recipe.title)} · {each} per trial · {config.scored_by}")
+        for one in config.parameters:
+            now = "unset" if one.default is None else show_value(one.default)
+            outside = "" if one.holds_default or one.default is None else ", outside the range: only in trial 0"
+            where = "" if one.paths == (one.name,) else f" → {', '.join(one.paths)}"
+            if one.when is not None:
+                where += f", if {one.when[0]} is {' or '.join(map(show_value, one.when[1]))}"
+            self.write(escape(f"  {one.name}: {one.shown}  ({one.source}; recipe: {now}{outside}){where}"))
+        every = points(config.parameters)
+        number = "" if every is None else f" over {len(every)} points"
+        until = "" if config.timeout is None else f" · timeout {duration(config.timeout)}"
+        names = f"sampler {config.sampler} · pruner {config.used_pruner}"
+        self.write(f"  maximizing {escape(self._metric)}{number} · {names}{until}")
+
+    def opened(self, config: SearchConfig, done: int, budget: int, place: str, at_once: int) -> None:
+        """Print the name, storage and budget of the search, of which `done` trials have ended."""
+        self._budget, self._at_once = budget, at_once
+        so_far = f", {done} done" if done else ", the first with the recipe's values"
+        self.write(f"  search [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
+        self.write(f"  {escape(place)} · storage {escape(str(journal(config.name)))}")
+        if done < budget:
+            command = escape(f"cse tune --resume {config.name}")
+            self.write(f"[dim]  to stop, press Ctrl-C. To continue: {command}[/dim]")
+
+    def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
+        """Keep the description of the trial for its bar."""
+        self._trial = f"trial {number}: {_named(values) or 'recipe values'}"
+
+    def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
+        """Print the score of a trial, and the time left. `best`: it is better than all complete trials before it."""
+        self._close()
+        seconds = trial.seconds or 0.0
+        self._took.append(seconds)
+        what = "recipe values" if trial.own else _named(trial.values)
+        mark = "  [green]best so far[/green]" if best and not trial.own else ""
+        left = (self._budget - done) * fmean(self._took) / self._at_once
+        about = f"[dim]  about {duration(left)} left[/dim]" if left > 0 else ""
+        place, score = f"{done}/{self._budget}", self._score(trial)
+        self.write(f"{place:>7}  trial {trial.number:<3} {escape(what)}  {score}  {seconds:,.0f} s{mark}{about}")
+
+    def _score(self, trial: Trial) -> str:
+        if trial.state == "failed":
+            return f"[red]failed:[/red] {escape(trial.reason or '')}"
+        score = "" if trial.score is None else f"{trial.score:.2f}"
+        return f"[dim]pruned at {score}[/dim]" if trial.state == "pruned" else f"{escape(self._metric)} {score}"
+
+    def trial_invalid(self, trial: Trial) -> None:
+        """Print which parts are not compatible."""
+        shown, reason = escape(_named(trial.values)), escape(trial.reason or "")
+        self.write(f"         [dim]trial {trial.number:<3} {shown}  invalid:[/dim] {reason}")
+
+    def ended(self, config: SearchConfig, done: int, ran: int, ending: Ending) -> None:
+        """Print why the search ended, unless its budget is spent."""
+        again = escape(f"cse tune --resume {config.name}")
+        if ending == "timeout":
+            self.write(f"timeout after {done} of {self._budget} trials. To continue: {again}")
+        elif ending == "exhausted":
+            self.write(f"all {done} points of the space have been tried")
+        elif ran == 0:
+            self.write(f"all {done} trials were already done. For more: {again} --trials {2 * self._budget}")
+
+    def verifying(self, what: str, seed: int, number: int, total: int) -> None:
+        """Print which run of a verification starts."""
+        self._close()
+        self.write(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
+        self._trial = what
+
+    def progress(self, what: str, done: float, total: float | None) -> None:
+        """Show the preparation of the first trial. Later trials share it."""
+        if not self._took and total != 1:
+            self.preparing(what, done, total)
+
+    def started(self, data: Mapping[str, Any]) -> None:
+        """Open the bar of a run."""
+        self._dev, self._total = "", data["steps"]
+        if self.live:
+            name, dev = TextColumn("         {task.description}", table_column=CUT), TextColumn("{task.fields[dev]}")
+            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=16), dev)
+            self._open(columns, escape(self._trial), self._total, completed=data["step"], dev="")
+        self._last_line = time.monotonic()
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Move the bar. Without a terminal, print the progress of a long trial once per minute."""
+        if self._bar is not None:
+            super().stepped(step, loss, rate)
+        elif time.monotonic() - self._last_line >= PLAIN_EVERY:
+            self._last_line = time.monotonic()
+            self.write(f"         {escape(self._trial)}  step {step}/{self._total}  {self._dev}")
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Keep the score for the bar."""
+        if best or step == 0:
+            self._dev = f"dev {next(iter(scores.values())):.2f}"
+
+    def write(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, soft_wrap=not self.live)
+
+
+def _named(values: Mapping[str, Value | None]) -> str:
+    shown = {name: "unset" if value is None else show_value(value) for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+# Results.
+
+
 def print_search(search: Search, figures: Path | None = None, saved: Path | None = None) -> None:
     """Print the best trials, the findings and the next commands."""
+    config, best = search.config, search.best
+    counts = ", ".join(f"{search.count(state)} {state}" for state in get_args(State) if search.count(state))
+    steps = "" if config.steps is None else f", {config.steps} steps"
+    scored = f"{search.metric}, {config.scored_by}{steps}"
+    about = f" · {config.recipe} · {scored} · {len(search.trials)} trials: {counts}\n"
     with stdout_console() as out:
-        out.print(Text.assemble((search.name, "bold"), f" · {_about(search)}\n"))
+        out.print(Text.assemble((search.name, "bold"), about))
         if search.complete:
             _print_table(out, trial_table(search))
         for line in _findings(search):
@@ -35,35 +193,66 @@ def print_search(search: Search, figures: Path | None = None, saved: Path | None
             out.print(Text(f"figures: {figures}"), soft_wrap=True)
         if search.best_verification is not None:
             _print_table(out, verification_table(search.best_verification))
-        for line in _next_commands(search, saved):
+        if best is None or best.own:
+            return
+        command = f"cse tune --best {search.name}"
+        lines = [""]
+        if search.best_verification is None:
+            lines.append(f"verify the gain:    {command} --verify-seeds 5")
+        if saved is None:
+            lines.append(f"save the best:      {command} --save-best FILE.toml")
+        else:
+            lines.append(f"run the best:       cse run {saved}")
+        for line in lines:
             out.print(Text(line), soft_wrap=True)
+
+
+def _findings(search: Search) -> Iterator[str]:
+    best = search.best
+    if best is not None and not best.own:
+        gain = "" if search.gain is None else f" ({signed(search.gain)} compared with the recipe's values)"
+        yield f"best: {_pairs(best.values)}{gain}"
+    if search.importance:
+        shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
+        yield f"importance: {shares} (share of the score's variance over {len(search.complete)} trials)"
+    for state in ("failed", "invalid"):
+        reasons = defaultdict[str, list[str]](list)
+        for trial in search.trials:
+            if trial.state == state:
+                reasons[trial.reason or "unknown reason"].append(str(trial.number))
+        for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
+            noun = "trial" if len(numbers) == 1 else "trials"
+            yield f"{state}: {noun} {', '.join(numbers)}: {reason}"
+    if best is not None:
+        yield search.verdict
 
 
 def print_verification(search: Search, found: Verification) -> None:
     """Print the scores of both sides with every metric, and the verdict."""
-    chosen = ", ".join(_pairs(found.values))
     with stdout_console() as out:
-        out.print(Text.assemble((search.name, "bold"), f" · recipe's values compared with {chosen}\n"))
+        out.print(Text.assemble((search.name, "bold"), f" · recipe's values compared with {_pairs(found.values)}\n"))
         _print_table(out, verification_table(found))
-        out.print(Text(verification_sentence(found)))
+        out.print(Text(found.sentence))
 
 
 def print_searches(searches: Sequence[Search]) -> None:
     """Print one line per search: a table in a terminal, tab-separated values in a pipe."""
-    lines = [_line(search) for search in searches]
+    lines = []
+    for search in searches:
+        done = len(search.trials) - search.count("running") - search.count("interrupted")
+        names = ", ".join(parameter.name for parameter in search.config.parameters)
+        score = "" if search.best is None else f"{search.best.score:.2f}"
+        gain = "" if search.gain is None else signed(search.gain)
+        trials, updated = f"{done}/{search.config.trials}", search.updated or ""
+        if sys.stdout.isatty():
+            updated = updated[5:16].replace("T", " ")
+        lines.append([search.name, search.config.recipe, trials, score, gain, names, updated])
     if not sys.stdout.isatty():
         sys.stdout.write(as_tsv(plain_table(_HEADINGS, lines)))
         return
-    for line in lines:
-        line[-1] = line[-1][5:16].replace("T", " ")
     with stdout_console() as out:
         for part in as_rich_parts(plain_table(_HEADINGS, lines, align="plrrrpl"), out.width):
             out.print(part)
-
-
-def write_searches(searches: Sequence[Search]) -> None:
-    """Write several searches as one JSON document."""
-    console.write_json({"searches": [one.model_dump(mode="json") for one in searches]})
 
 
 def write_search(search: Search) -> None:
@@ -71,63 +260,10 @@ def write_search(search: Search) -> None:
     known = search.verification
     answers: dict[str, Any] = {
         "best": None if search.best is None else search.best.model_dump(mode="json"),
-        "verdict": verdict(search),
+        "verdict": search.verdict,
         "confirmed": None if known is None else known.confirmed,
     }
-    console.write_json({**search.model_dump(mode="json"), **answers})
-
-
-def _about(search: Search) -> str:
-    """Return recipe, metric and the number of trials in each state."""
-    counts = ", ".join(f"{search.count(state)} {state}" for state in get_args(State) if search.count(state))
-    config = search.config
-    steps = "" if config.steps is None else f", {config.steps} steps"
-    scored = f"{search.metric}, {config.scored_by}{steps}"
-    return f"{config.recipe} · {scored} · {len(search.trials)} trials: {counts}"
-
-
-def _line(search: Search) -> list[str]:
-    done = len(search.trials) - search.count("running") - search.count("interrupted")
-    names = ", ".join(parameter.name for parameter in search.config.parameters)
-    score = "" if search.best is None else f"{search.best.score:.2f}"
-    gain = "" if search.gain is None else signed(search.gain)
-    trials = f"{done}/{search.config.trials}"
-    return [search.name, search.config.recipe, trials, score, gain, names, search.updated or ""]
-
-
-def _findings(search: Search) -> Iterator[str]:
-    best = search.best
-    if best is not None and not best.own:
-        gain = "" if search.gain is None else f" ({signed(search.gain)} compared with the recipe's values)"
-        yield f"best: {', '.join(_pairs(best.values))}{gain}"
-    if search.importance:
-        shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
-        yield f"importance: {shares} (share of the score's variance over {len(search.complete)} trials)"
-    yield from _reasons(search)
-    if best is not None:
-        yield verdict(search)
-
-
-def _reasons(search: Search) -> Iterator[str]:
-    """Yield the reasons of failed and invalid trials."""
-    for state in ("failed", "invalid"):
-        reasons: dict[str, list[str]] = {}
-        for trial in search.trials:
-            if trial.state == state:
-                reasons.setdefault(trial.reason or "unknown reason", []).append(str(trial.number))
-        for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
-            noun = "trial" if len(numbers) == 1 else "trials"
-            yield f"{state}: {noun} {', '.join(numbers)}: {reason}"
-
-
-def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
-    if search.best is None or search.best.own:
-        return
-    command = f"cse tune --best {search.name}"
-    yield ""
-    if search.best_verification is None:
-        yield f"verify the gain:    {command} --verify-seeds 5"
-    yield f"run the best:       cse run {saved}" if saved else f"save the best:      {command} --save-best FILE.toml"
+    write_json({**search.model_dump(mode="json"), **answers})
 
 
 def trial_table(search: Search) -> Table:
@@ -149,8 +285,8 @@ def trial_table(search: Search) -> Table:
     return Table("", headings, tuple(rows), label="trial", align="r" * len(headings) + "l")
 
 
-def _pairs(values: dict[str, Value | None]) -> list[str]:
-    return [f"{name} = {show_value(value)}" for name, value in values.items()]
+def _pairs(values: Mapping[str, Value | None]) -> str:
+    return ", ".join(f"{name} = {show_value(value)}" for name, value in values.items())
 
 
 def shortest_names(names: Iterable[str]) -> list[str]:
@@ -170,7 +306,7 @@ def verification_table(found: Verification) -> Table:
     rows = []
     for name, over in found.paired.items():
         limits = interval(over.low, over.high) if over.low is not None else ""
-        p = found.p_values[name]
+        p = over.p_adjusted
         sides = [mean_text(over.first), mean_text(over.second)]
         texts = [*sides, signed(over.difference), limits, "" if p is None else p_value(p)]
         rows.append(Row(name, tuple(map(Cell, texts)), emphasis="main" if name == found.main else ""))

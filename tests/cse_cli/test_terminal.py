@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cse_cli.core.console import Console
-from cse_cli.tuning.live import TuneScreen
+from cse_cli.tuning.view import TuneScreen
 from tests.support.shrunken import recipe, small
 from tests.support.terminal import on_terminal, screen
 

@@ -14,7 +14,7 @@ from cse_cli.core.identity import Identity
 from cse_cli.runs.claim import Busy, Claimed, Done, claim, claim_run, open_run
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import About
+from cse_cli.runs.record import About, read_about
 from tests.support.errors import refuses
 from tests.support.records import recorded, result
 
@@ -84,6 +84,12 @@ def test_an_unfinished_run_is_resumed(end: str | None) -> None:
     record = recorded(end=end, **dict(about()))
     record.close()
     assert claimed_run(about(), resumed=True) == record.run_id
+
+
+def test_a_trial_with_a_new_number_continues_its_run() -> None:
+    record = recorded(end="stopped", **dict(about(search="s", trial=3)))
+    assert claimed_run(about(search="s", trial=5), resumed=True) == record.run_id
+    assert read_about(record.run_id).trial == 3
 
 
 def test_a_run_that_finishes_while_it_is_claimed_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

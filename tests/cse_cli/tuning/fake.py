@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,17 @@ from optuna.trial import FrozenTrial
 
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
-from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.engine import Engine, release
 from cse_cli.jobs.job import Job
-from cse_cli.runs.claim import Claimed
-from cse_cli.runs.events import Listener, Pruned
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import ABOUT, STOP, About, claim_of, folder_of
-from cse_cli.tuning.config import SearchConfig
+from cse_cli.runs.claim import Claim, Claimed, claim, open_run
+from cse_cli.runs.events import Listener
+from cse_cli.runs.record import RESULT, About
+from cse_cli.runs.signals import ending
 from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.live import TuneScreen
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.study import load_study, open_study
-from tests.support.records import recorded
+from cse_cli.tuning.results import read_search
+from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.study import SearchConfig, load_study, open_study
+from cse_cli.tuning.view import TuneScreen
 
 STEPS = 8
 Score = Callable[[Job, Listener], float]
@@ -63,7 +64,9 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
 
 def config(folder: Path, **changes: Any) -> SearchConfig:
     """Return a search over one continuous parameter of the fake recipe."""
-    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "parameters": (parameter(),), **changes}
+    about: dict[str, Any] = {
+        "name": "search", "recipe": str(recipe(folder)), "parameters": (parameter(),), "seeds": (42,), **changes,
+    }  # fmt: skip
     return SearchConfig(**about)
 
 
@@ -74,24 +77,20 @@ def good(job: Job, tell: Listener) -> float:
 
 
 def raising(error: BaseException, *numbers: int) -> Score:
-    """Return a score that raises an error in these trials, unless their run is resumed."""
+    """Return a score that raises an error once in each of these trials."""
+    left = {*numbers}
 
     def score(job: Job, tell: Listener) -> float:
-        if number(job) in numbers and not is_resumed(job):
+        if job.trial in left:
+            left.discard(job.trial)
             raise error
         return good(job, tell)
 
     return score
 
 
-def number(job: Job) -> int:
-    """Return the number of the trial of a run."""
-    assert job.trial is not None
-    return job.trial
-
-
 class FakeEngine(Engine):
-    """Executes the oldest started run on each call of `ended`. An interrupted run leaves a record.
+    """Executes the oldest started run on each call of `ended`, with real claims and records.
 
     Args:
         score: Executes a run.
@@ -106,54 +105,49 @@ class FakeEngine(Engine):
         self.jobs: list[Job] = []
         self.resumed: list[bool] = []
         self.most = 0
-        self._queue: deque[tuple[Job, str, Listener]] = deque()
+        self._queue: deque[tuple[Job, Claimed, Listener]] = deque()
 
-    def claim(self, job: Job, _device: str | None) -> Claimed:
-        """Stand in for the claim of a run, whose recipe names no model."""
-        self.jobs.append(job)
-        self.resumed.append(is_resumed(job))
-        folder_of(run_of(job)).mkdir(parents=True, exist_ok=True)
-        return Claimed(run_of(job), FileLock(claim_of(run_of(job))), is_new=False)
+    def claim(self, job: Job, _device: str | None) -> Claim:
+        """Claim a run, whose recipe names no model."""
+        recipe = job.loaded.recipe
+        claimed = claim(job.about(Identity(settings=recipe.hash())), recipe.resolved())
+        if isinstance(claimed, Claimed):
+            self.jobs.append(job)
+            self.resumed.append(not claimed.is_new)
+        return claimed
 
     @property
     def device(self) -> str:
         return "cpu"
 
     def start(self, claimed: Claimed, listener: Listener) -> None:
-        self._queue.append((self.jobs[-1], claimed.run_id, listener))
+        self._queue.append((self.jobs[-1], claimed, listener))
         self.most = max(self.most, len(self._queue))
 
     def ended(self) -> list[tuple[str, Result | Exception]]:
         if not self._queue:
             return []
-        job, run_id, listener = self._queue.popleft()
+        job, claimed, listener = self._queue.popleft()
+        record = open_run(claimed.run_id, listener)
 
         def tell(kind: str, data: Mapping[str, Any]) -> None:
-            listener(kind, data)
-            if (stop := folder_of(run_id) / STOP).exists():
-                reason = stop.read_text()
-                stop.unlink()
-                raise Pruned(reason)
+            (record.evaluated if kind == "evaluated" else partial(record.event, kind))(**data)
 
         try:
-            tell("started", {"step": 0, "steps": STEPS})
-            return [(run_id, result(job, self.score(job, tell), run_id))]
-        except KeyboardInterrupt:
-            folder_of(run_id).rmdir()
-            recorded(run_id=run_id, end="stopped")
-            raise
+            with ending(record):
+                record.started(0, STEPS)
+                found = result(job, self.score(job, tell), claimed.run_id)
+                record.file(RESULT, found.to_json())
+            return [(claimed.run_id, found)]
         except Exception as error:
-            return [(run_id, error)]
+            return [(claimed.run_id, error)]
+        finally:
+            claimed.lock.release()
 
-
-def run_of(job: Job) -> str:
-    """Return the ID of a run."""
-    return f"{number(job)}x{job.seed}x{job.search}"
-
-
-def is_resumed(job: Job) -> bool:
-    """Return whether the run was interrupted before."""
-    return (folder_of(run_of(job)) / ABOUT).exists()
+    def close(self) -> None:
+        """Give up the runs that have not started."""
+        for _, claimed, _ in self._queue:
+            release(claimed)
 
 
 def result(job: Job, score: float, run_id: str) -> Result:
@@ -180,14 +174,14 @@ class Notes(TuneScreen):
     def trial_ended(self, trial, best, done):
         self.heard.append(("ended", trial.number, trial.state, best))
 
-    def resumed(self, number):
-        self.heard.append(("resumed", number))
+    def write(self, text):
+        self.heard.append(text)
 
     def warned(self, text):
         self.heard.append(text)
 
-    def interrupted(self, command):
-        self.heard.append(command)
+    def advise(self, lines):
+        self.heard += lines
 
 
 def drive(
@@ -197,7 +191,7 @@ def drive(
     engine = FakeEngine(score, slots)
     parent = About(name=config.name, group="tune", summary="tuning", search=config.name)
     driver = Driver(open_study(config), config, engine, parent, screen or TuneScreen(quiet=True))
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, closing(engine):
         patch.setattr(Job, "claim", lambda job, device: engine.claim(job, device))
         return driver.drive(), driver, engine
 
@@ -205,3 +199,9 @@ def drive(
 def trials(config: SearchConfig) -> list[FrozenTrial]:
     """Return all trials of a search's study."""
     return list(load_study(config.name).get_trials())
+
+
+def counts(name: str = "search") -> dict[str, int]:
+    """Return the number of complete, pruned and failed trials of a search."""
+    found = read_search(load_study(name))
+    return {"complete": found.count("complete"), "pruned": found.count("pruned"), "failed": found.count("failed")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cse_cli.core.stats import compare_paired
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.results import Search, Trial, Verification
+from cse_cli.tuning.space import Parameter
+from cse_cli.tuning.study import SearchConfig
 
 NAME = "quickstart-queue_length-1a2b"
 LENGTH = Parameter(name="queue_length", paths=("queue.length",), low=64, high=512, step=32, whole=True, default=128)

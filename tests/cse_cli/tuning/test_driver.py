@@ -13,29 +13,32 @@ from optuna.trial import TrialState
 
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.claim import BusyError
-from cse_cli.runs.index import read_run
+from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
-from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
-from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.record import take_search_record
-from cse_cli.tuning.results import read_search, read_trials
-from cse_cli.tuning.search import stopped_searches
-from cse_cli.tuning.study import budget, directory, driving, journal, load_study, open_study, stored_config
+from cse_cli.tuning.results import read_trials
+from cse_cli.tuning.search import stopped_searches, take_search_record
+from cse_cli.tuning.study import (
+    SearchConfig,
+    directory,
+    driving,
+    journal,
+    load_study,
+    open_study,
+    stored_config,
+)
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
 from tests.cse_cli.tuning.fake import (
     BATCHES,
     SCHEDULES,
     Notes,
     config,
+    counts,
     drive,
     good,
-    is_resumed,
-    number,
     parameter,
     raising,
-    run_of,
     trials,
 )
 from tests.support.command import cse
@@ -47,40 +50,41 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("slots", [1, 3, 9])
 def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
-    asked = config(tmp_path, trials=7)
-    ending, driver, engine = drive(asked, slots=slots)
+    asked, notes = config(tmp_path, trials=7), Notes()
+
+    def score(job, tell):
+        tell("warning", {"text": "slow disk"})
+        return good(job, tell)
+
+    ending, driver, engine = drive(asked, score, notes, slots)
     found = trials(asked)
     assert (ending, driver.ran, len(found), engine.most) == ("budget", 7, 7, min(slots, 7))
-    assert sorted(map(number, engine.jobs)) == list(range(7))
+    assert sorted(job.trial for job in engine.jobs) == list(range(7))
     assert (found[0].params, found[0].user_attrs["own"]) == ({"train.learning_rate": 3e-5}, True)
     assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
-
-
-def test_a_raised_budget_is_filled(tmp_path):
-    drive(config(tmp_path, trials=3))
+    assert ("slow disk" if slots == 1 else "trial 0: slow disk") in notes.heard  # parallel runs name their trial
     assert drive(config(tmp_path))[1].ran == 0
-    assert budget(load_study("search")) == 3
-    assert drive(config(tmp_path, trials=5))[1].ran == 2
-    assert len(trials(config(tmp_path))) == 5
+    assert stored_config(load_study("search")).trials == 7
+    assert drive(config(tmp_path, trials=9))[1].ran == 2
 
 
 def test_a_failed_trial_counts_and_keeps_its_reason(tmp_path):
+    open_study(config(tmp_path)).ask().set_user_attr(studies.REASON, "stored before a kill")
     notes = Notes()
-    drive(config(tmp_path, trials=3), raising(RunFailedError("the loss is nan at step 3"), 1), notes)
+    drive(config(tmp_path, trials=4), raising(RunFailedError("the loss is nan at step 3"), 2), notes)
     ended = read_trials(load_study("search"))
-    assert [(t.number, t.state, t.reason) for t in ended] == [
-        (0, "complete", None),
-        (1, "failed", "the loss is nan at step 3"),
-        (2, "complete", None),
-    ]
-    assert ("ended", 1, "failed", False) in notes.heard
+    assert [(one.state, one.reason) for one in ended] == [
+        ("failed", "stored before a kill"), ("complete", None), ("failed", "the loss is nan at step 3"),
+        ("complete", None),
+    ]  # fmt: skip
+    assert ("ended", 2, "failed", False) in notes.heard
 
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
     with refuses("tune.all_trials_failed", 5, "RuntimeError: out of memory"):
         drive(config(tmp_path, trials=30), raising(RuntimeError("out of memory"), *range(30)), slots=slots)
-    assert studies.counts(trials(config(tmp_path)))["failed"] == 5
+    assert counts()["failed"] == 5
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
     with pytest.raises(type(error)):
         drive(config(tmp_path, trials=30), raising(error, 1))
-    assert studies.counts(trials(config(tmp_path))) == {"complete": 1, "pruned": 0, "failed": 0}
+    assert counts() == {"complete": 1, "pruned": 0, "failed": 0}
 
 
 def test_the_recipes_own_values_must_be_possible(tmp_path):
@@ -106,19 +110,20 @@ def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
 
     with refuses("tune.stopped", "'search'", "cse tune --resume search"):
         drive(config(tmp_path, trials=3), score)
-    assert studies.counts(trials(config(tmp_path)))["complete"] == 1
+    assert counts()["complete"] == 1
 
 
 # Interrupted drivers.
 
 
 def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
-    asked = config(tmp_path, trials=4)
+    """A new trial has its values and continues its run, which keeps the number with which it was created."""
+    asked, interrupt = config(tmp_path, trials=4), raising(KeyboardInterrupt(), 2)
 
     def score(job, tell):
-        if number(job) == 2:
+        if job.trial == 2:
             tell("evaluated", {"step": 2, "scores": {"dev.spearman": 7.0}, "best": True})
-        return raising(KeyboardInterrupt(), 2)(job, tell)
+        return interrupt(job, tell)
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
@@ -127,43 +132,44 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     assert [trial.state for trial in read_trials(load_study("search"))] == [*["complete"] * 2, "interrupted"]
     notes = Notes()
     _, driver, engine = drive(asked, screen=notes)
-    assert notes.heard[0] == ("resumed", 2)
+    assert notes.heard[0] == "[dim]resuming interrupted trial 2[/dim]"
     assert (engine.resumed, driver.ran) == ([True, False], 2)
-    assert run_of(engine.jobs[0]) == left.user_attrs["runs"]["42"]
     *_, failed, again, last = trials(asked)
     assert (failed.number, failed.state) == (2, TrialState.FAIL)
     assert (again.params, again.intermediate_values) == (left.params, left.intermediate_values)
+    assert again.user_attrs["run"] == left.user_attrs["run"]
+    assert sorted(run.about.trial for run in all_runs()) == [0, 1, 2, 4]
     shown = read_trials(load_study("search"))
-    assert [(trial.number, trial.state) for trial in shown] == [(number, "complete") for number in range(4)]
+    assert [(trial.number, trial.state) for trial in shown] == [(number, "complete") for number in (0, 1, 3, 4)]
     assert (shown[2].values, shown[3].values) == (again.params, last.params)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "grid", "random"])
-def test_kills_change_neither_numbers_nor_values(tmp_path, monkeypatch, sampler):
+def test_kills_change_no_values_and_no_scores(tmp_path, monkeypatch, sampler):
     asked = config(tmp_path, trials=12, sampler=sampler, parameters=(parameter(), BATCHES))
     drive(asked)
     whole = read_trials(load_study("search"))
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "killed"))
-    for killed, slots in ((0, 1), (3, 1), (7, 1), (9, 3)):
+    for runs, slots in ((1, 1), (3, 1), (4, 1), (2, 3)):
+        left = iter(range(runs - 1))
+
+        def score(job, tell, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return good(job, tell)
+
         with pytest.raises(KeyboardInterrupt):
-            drive(asked, raising(KeyboardInterrupt(), killed), slots=slots)
+            drive(asked, score, slots=slots)
         open_study(asked).ask()  # killed before it had values
     drive(asked)
     found = read_trials(load_study("search"))
-    kept = {"number", "state", "score", "values", "own"}
+    kept = {"state", "score", "values", "own"}
     assert [one.model_dump(include=kept) for one in found[:9]] == [one.model_dump(include=kept) for one in whole[:9]]
-    assert [(one.number, one.state) for one in found] == [(number, "complete") for number in range(12)]
+    assert [one.state for one in found] == ["complete"] * 12
+    assert len(all_runs()) == 12
 
 
-def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
-    open_study(config(tmp_path)).ask().set_user_attr(studies.REASON, "the loss is nan")
-    _, _, engine = drive(config(tmp_path, trials=2))
-    first, second = read_trials(load_study("search"))
-    assert (first.state, first.reason, second.state) == ("failed", "the loss is nan", "complete")
-    assert len(engine.jobs) == 1
-
-
-def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
+def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path, monkeypatch):
     asked, busy = config(tmp_path, trials=2), [True, True]
     other = recorded(name="other", end="stopped")
 
@@ -173,26 +179,27 @@ def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
             raise BusyError(read_run(other.run_id))
         return good(job, tell)
 
+    monkeypatch.setattr(drivers, "POLL_SECONDS", 0)
     _, driver, engine = drive(asked, score)
-    assert (driver.ran, list(map(number, engine.jobs))) == (2, [0, 0, 0, 1])
-    assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
+    assert (driver.ran, [job.trial for job in engine.jobs]) == (2, [0, 0, 0, 1])
+    assert counts() == {"complete": 2, "pruned": 0, "failed": 0}
 
 
 def test_seeds_of_a_trial_run_one_after_another(tmp_path):
     asked = config(tmp_path, trials=4, seeds=(5, 6, 7))
 
     def score(job, tell):
-        if number(job) == 1 and job.seed == 6 and not is_resumed(job):
+        if job.trial == 1 and job.seed == 6:
             raise KeyboardInterrupt
         return good(job, tell) + job.seed
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
     _, _, engine = drive(asked, lambda job, tell: good(job, tell) + job.seed, slots=2)
-    did = [(number(job), job.seed) for job in engine.jobs]
-    assert did[:2] == [(1, 6), (2, 5)]
+    did = [(job.trial, job.seed) for job in engine.jobs]
+    assert did[:2] == [(1, 6), (3, 5)]
     assert engine.resumed[0]
-    assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (2, 3) for seed in (5, 6, 7))]
+    assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (3, 4) for seed in (5, 6, 7))]
     found = read_trials(load_study("search"))
     assert engine.most == 2
     assert found[1].score == pytest.approx(6 - found[1].values["train.learning_rate"] - 64)
@@ -212,15 +219,7 @@ def test_no_trial_starts_after_the_timeout(tmp_path, monkeypatch):
     assert len(trials(config(tmp_path))) == 3
 
 
-def test_warnings_of_parallel_runs_name_their_trial(tmp_path):
-    def score(job, tell):
-        tell("warning", {"text": "slow disk"})
-        return good(job, tell)
-
-    for slots, said in ((1, "slow disk"), (2, "trial 0: slow disk")):
-        notes = Notes()
-        drive(config(tmp_path, trials=2, name=f"search{slots}"), score, notes, slots)
-        assert said in notes.heard
+# Values.
 
 
 @pytest.mark.exhaustive
@@ -228,48 +227,39 @@ def test_warnings_of_parallel_runs_name_their_trial(tmp_path):
 def test_every_point_of_a_small_space_is_tried_once(tmp_path, sampler):
     asked = config(tmp_path, parameters=(BATCHES, SCHEDULES), sampler=sampler, trials=40)
     ending, _, _ = drive(asked)
-    done = [tuple(trial.params.values()) for trial in studies.settled(trials(asked))]
+    done = [tuple(trial.values.values()) for trial in read_trials(load_study("search"))]
     assert ending == "exhausted"
     assert done[0] == (16, "linear")
     assert sorted(done) == [(b, s) for b in (8, 16, 24, 32) for s in ("constant", "linear")]
+    if sampler == "random":
+        assert len(trials(asked)) > len(done)  # Optuna numbers the repeated values, which are no trials
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
-def test_every_sampler_stays_in_the_range(tmp_path, sampler):
-    parameters = (parameter(), parameter("train.weight_decay", low=0.0, high=0.1, log=False, default=0.0))
-    asked = config(tmp_path, parameters=parameters, sampler=sampler, trials=16)
-    ending, _, _ = drive(asked)
-    done = studies.settled(trials(asked))
-    assert ending in ("budget", "exhausted")
-    assert len(done) == 16
-    assert len({tuple(t.params.values()) for t in done}) == 16
-    assert all(0 <= t.params["train.weight_decay"] <= 0.1 for t in done)
-
-
-def test_the_recipes_value_may_be_outside_the_range(tmp_path):
-    asked = config(tmp_path, parameters=(parameter(low=1e-4),), trials=12)
+@pytest.mark.parametrize("sampler", studies.SAMPLERS)
+def test_only_the_recipes_own_values_may_be_outside_the_range(tmp_path, sampler):
+    rate, decay = parameter(low=1e-4), parameter("train.weight_decay", low=1e-6, high=1e-1, default=0.0)
+    asked = config(tmp_path, parameters=(rate, decay), sampler=sampler, trials=14)
+    if sampler == "gp":
+        with refuses("tune.own_outside", "--sampler gp", "'train.weight_decay'"):
+            studies.check_settings(asked)
+        asked = config(tmp_path, parameters=(rate,), sampler=sampler, trials=14)
     drive(asked)
-    values = [trial.params["train.learning_rate"] for trial in trials(asked)]
-    assert values[0] == 3e-5
-    assert all(1e-4 <= value <= 1e-3 for value in values[1:])
+    first, *others = [trial.values for trial in read_trials(load_study("search"))]
+    assert first == {"train.learning_rate": 3e-5}  # 0 is not on a log scale
+    assert len({tuple(one.values()) for one in others}) == len(others) == (9 if sampler == "grid" else 13)
+    for one in others:
+        assert set(one) == {parameter.name for parameter in asked.parameters}
+        assert 1e-4 <= one["train.learning_rate"] <= 1e-3
+        assert 1e-6 <= one.get("train.weight_decay", 0.1) <= 0.1
 
 
-def test_zero_on_a_log_scale_is_missing_in_the_first_trial(tmp_path):
-    parameters = (parameter(), parameter("train.weight_decay", low=1e-6, high=1e-1, default=0.0))
-    asked = config(tmp_path, parameters=parameters, trials=14)
-    drive(asked)
-    found = trials(asked)
-    assert found[0].params == {"train.learning_rate": 3e-5}
-    assert all(len(trial.params) == 2 for trial in found[1:])
-    with refuses("tune.own_outside", "--sampler gp", "'train.weight_decay'"):
-        open_study(config(tmp_path, name="other", parameters=parameters, sampler="gp"))
+# Studies.
 
 
 @pytest.mark.parametrize(("option", "value", "near"), [("sampler", "tpee", "tpe"), ("pruner", "medain", "median")])
 def test_unknown_samplers_and_pruners_are_refused(tmp_path, option, value, near):
     with refuses(f"tune.unknown_{option}", f"'{value}'", f"Did you mean '{near}'?"):
-        open_study(config(tmp_path, **{option: value}))
+        studies.check_settings(config(tmp_path, **{option: value}))
 
 
 def test_stored_settings_have_no_device(tmp_path):
@@ -289,16 +279,7 @@ def test_a_half_created_study_is_created_again(tmp_path):
     with refuses("tune.unknown_search", "'search'"):
         load_study("search")
     drive(asked)
-    assert studies.counts(trials(asked))["complete"] == 2
-
-
-def test_an_emptied_journal_is_a_warning(tmp_path):
-    drive(config(tmp_path, trials=1))
-    journal("search").write_bytes(b"")
-    with refuses("tune.unknown_search", "'search'"):
-        load_study("search")
-    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
-        open_study(config(tmp_path))
+    assert counts()["complete"] == 2
 
 
 def test_a_damaged_journal_is_one_error(tmp_path, capsys):
@@ -308,12 +289,19 @@ def test_a_damaged_journal_is_one_error(tmp_path, capsys):
     file.write_bytes(whole[: whole.rfind(b"{") + 9])  # a full disk: the last line is incomplete
     assert len(trials(config(tmp_path))) == 2
     drive(config(tmp_path, trials=3))
-    assert studies.counts(trials(config(tmp_path)))["complete"] == 3
+    assert counts()["complete"] == 3
     file.write_bytes(whole.replace(b"{", b"[", 1))
     with refuses("tune.damaged_journal", "'search'", file, "cse runs ls"):
         open_study(config(tmp_path))
     code, out, err = cse("tune", "ls", capsys=capsys)
     assert (code, len(out.splitlines()), "warning: search 'search' is omitted" in err) == (0, 1, True)
+    file.write_bytes(b"")
+    with refuses("tune.unknown_search", "'search'"):
+        load_study("search")
+    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
+        open_study(config(tmp_path))
+    _, driver, engine = drive(config(tmp_path, trials=3))
+    assert (driver.ran, engine.jobs) == (3, [])  # their runs are recorded
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -338,13 +326,3 @@ def test_a_stopped_search_of_the_same_parameters_is_named(tmp_path):
     assert list(stopped_searches(config(tmp_path, name="new"))) == [("stopped", "2 of 2 trials")]
     assert not list(stopped_searches(config(tmp_path, name="stopped")))
     assert not list(stopped_searches(config(tmp_path, name="new", parameters=(BATCHES,))))
-
-
-def test_trials_count_from_0_without_repetitions(tmp_path):
-    """A random search over two batch sizes repeats values often."""
-    few = parameter("train.batch_size", low=8.0, high=16.0, log=False, step=8.0, whole=True, default=16)
-    asked = config(tmp_path, trials=4, sampler="random", parameters=(few, SCHEDULES))
-    drive(asked)
-    study = load_study(asked.name)
-    assert len(study.trials) > 4  # Optuna's numbers have gaps
-    assert [trial.number for trial in read_search(study).trials] == [0, 1, 2, 3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cse_cli.data.identity import Known
 from cse_cli.tuning.study import check_same_search, directory, load_study, open_study
 from tests.cse_cli.tuning.fake import config, parameter, recipe, trials
@@ -57,23 +59,16 @@ ASKED = {"direction": "maximize", "metric": "dev.spearman", "seeds": [0], "steps
 THEN = {"text": "1" * 64, "weights": {"encoders.bert": "2" * 64}, "code": {"losses.info_nce": "3" * 64}}
 
 
-def check(**changed):
-    """Continue a study with parts of the identity changed."""
-    check_same_search("search", {**ASKED, **made(**THEN)}, {**ASKED, **made(**{**THEN, **changed})})
-
-
-def test_other_text_and_weights_are_different_settings():
-    with refuses("tune.different_settings", "text 11111111 / 44444444", "weights of encoders.bert 22222222 / 55555555"):
-        check(text="4" * 64, weights={"encoders.bert": "5" * 64})
-
-
-def test_changed_code_is_refused():
-    with refuses("tune.different_settings", "code of losses.info_nce", "--name"):
-        check(code={"losses.info_nce": "6" * 64})
-    check()
-
-
-def test_unknown_digests_do_not_differ():
-    check(text=None, weights={"encoders.bert": None})
-    known = {**ASKED, **made(**{**THEN, "text": None, "weights": {"encoders.bert": None}})}
-    check_same_search("search", known, {**ASKED, **made(**THEN)})
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"text": "4" * 64}, "text 11111111 / 44444444"),
+        ({"weights": {"encoders.bert": "5" * 64}}, "weights of encoders.bert 22222222 / 55555555"),
+        ({"code": {"losses.info_nce": "6" * 64}}, "code of losses.info_nce"),
+    ],
+)
+def test_another_identity_is_refused(changed, named):
+    known = {**ASKED, **made(**THEN)}
+    check_same_search("search", known, known)
+    with refuses("tune.different_settings", named, "--name"):
+        check_same_search("search", known, {**ASKED, **made(**{**THEN, **changed})})

@@ -7,27 +7,10 @@ import sys
 import pytest
 
 from cse_cli.tuning.plots import _figures, draw
-from cse_cli.tuning.results import Trial
-from cse_cli.tuning.study import load_study, open_study
+from cse_cli.tuning.results import Trial, read_search
+from cse_cli.tuning.study import open_study
 from tests.cse_cli.tuning.fake import SCHEDULES, config, drive, parameter
 from tests.cse_cli.tuning.searches import LENGTH, RATE, search
-
-
-def names(files):
-    return sorted(path.name for path in files)
-
-
-def test_without_a_complete_trial_nothing_is_drawn(tmp_path):
-    assert draw(open_study(config(tmp_path)), tmp_path / "none") == []
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("trials", [1, 6])
-def test_one_parameter_has_no_importance(trials, tmp_path):
-    drive(config(tmp_path, trials=trials, parameters=(parameter(low=1e-4),)))  # the recipe's own value lies outside
-    files = draw(load_study("search"), tmp_path)
-    assert names(files) == ["history.png", "history.svg", "slice.png", "slice.svg"]
 
 
 def test_what_the_figures_show(tmp_path):
@@ -51,11 +34,17 @@ def test_what_the_figures_show(tmp_path):
 
 @pytest.mark.exhaustive
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
-    drive(config(tmp_path, trials=8, parameters=(parameter(), SCHEDULES)))
-    study = load_study("search")
-    files = draw(study, tmp_path)
-    assert names(files) == [f"{name}.{kind}" for name in ("history", "importance", "slice") for kind in ("png", "svg")]
-    before = {path: path.read_bytes() for path in files}
-    draw(study, tmp_path)
-    assert {path: path.read_bytes() for path in files} == before
+    def drawn(asked):
+        files = draw(read_search(open_study(asked)), tmp_path / asked.name)
+        return {path.name: path.read_bytes() for path in files}
+
+    one = config(tmp_path, name="one", trials=1, parameters=(parameter(low=1e-4),))  # the recipe's own value is outside
+    assert drawn(one) == {}
+    assert not (tmp_path / "one").exists()
+    drive(one)
+    assert sorted(drawn(one)) == ["history.png", "history.svg", "slice.png", "slice.svg"]
+    two = config(tmp_path, name="two", trials=8, parameters=(parameter(), SCHEDULES))
+    drive(two)
+    assert sorted({*drawn(two)} - {*drawn(one)}) == ["importance.png", "importance.svg"]
+    assert drawn(two) == drawn(two)
     assert "plotly" not in sys.modules

@@ -6,9 +6,8 @@ import pytest
 
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import LoadedRecipe, Override, load
-from cse_cli.tuning.parameter import Parameter, declarations, split_values
-from cse_cli.tuning.samplers import all_points
-from cse_cli.tuning.space import search_space, tunable
+from cse_cli.tuning.space import Parameter, declarations, search_space, split_values, tunable
+from cse_cli.tuning.study import points as all_points
 from tests.support.chosen import distinct
 from tests.support.errors import refuses
 
@@ -34,35 +33,24 @@ def test_one_parameter_has_one_name_however_it_is_typed(name, quickstart):
     assert (parameter.name, parameter.paths, parameter.default) == ("queue_length", ("queue.length",), 416)
     assert (parameter.low, parameter.high, parameter.step, parameter.whole, parameter.log) == (64, 512, 32, True, False)
     assert parameter.source == "[tune] of the recipe"
-    assert parameter.overrides(96.0) == [Override.of("queue.length", 96)]
+    assert parameter.settings(96.0)[0] == [Override.of("queue.length", 96)]
 
 
 @pytest.mark.parametrize(
-    ("name", "low", "high", "log", "source"),
+    ("recipe", "name", "low", "high", "log", "source"),
     [
-        # hippocampus declares Tune(1e-4, 0.1, log=True)
-        ("forgetting_rate", 1e-4, 0.1, True, "declared by hippocampus"),
-        # ditto declares Tune(0.05, 0.3)
-        ("online.dropout", 0.05, 0.3, False, "declared by ditto"),
+        # hippocampus declares Tune(1e-4, 0.1, log=True), ditto Tune(0.05, 0.3)
+        (("quickstart",), "forgetting_rate", 1e-4, 0.1, True, "declared by hippocampus"),
+        (("quickstart", ["encoders.online.dropout=0.03"]), "online.dropout", 0.03, 0.3, False,
+         "declared by ditto, widened to the recipe's 0.03"),
         # ten times 1e-3 on either side
-        ("learning_rate", 1e-4, 1e-2, True, "declared by [train]"),
-        ("fraternal.augment.0.rate", 0.1, 1.0, False, "declared by fuse_embeddings"),
+        (("quickstart",), "learning_rate", 1e-4, 1e-2, True, "declared by [train]"),
     ],
-)
-def test_default_ranges(name, low, high, log, source, quickstart):
-    parameter = one(quickstart, name)
-    assert (parameter.low, parameter.high, parameter.log, parameter.source) == (
-        pytest.approx(low),
-        pytest.approx(high),
-        log,
-        source,
-    )
-
-
-def test_a_declared_range_is_widened_to_the_recipes_own_value():
-    parameter = one(load("quickstart", ["encoders.online.dropout=0.03"]), "online.dropout")
-    assert (parameter.low, parameter.high) == (0.03, 0.3)
-    assert parameter.source == "declared by ditto, widened to the recipe's 0.03"
+)  # fmt: skip
+def test_default_ranges(recipe, name, low, high, log, source):
+    found = one(load(*recipe), name)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert (found.log, found.source) == (log, source)
 
 
 def test_choices_come_from_the_type(quickstart):
@@ -70,13 +58,13 @@ def test_choices_come_from_the_type(quickstart):
     assert one(load("mini/ifcl_en"), "pooling").choices == of_layers  # the others need a template
     assert one(quickstart, "pooling").choices == ("mean", "last2", "first_last")  # those of ditto
     assert one(quickstart, "head_at_eval").choices == (False, True)
-    assert one(quickstart, "schedule").overrides("constant") == [Override.of("train.schedule", "constant")]
+    assert one(quickstart, "schedule").settings("constant")[0] == [Override.of("train.schedule", "constant")]
 
 
 def test_one_value_goes_to_all_paths_of_a_table():
     loaded = load("ifcl_en")
     parameter = one(loaded, "temperature")
-    overrides = parameter.overrides(1e-05)
+    overrides = parameter.settings(1e-05)[0]
     assert overrides == [Override.of(f"losses.{name}.temperature", 1e-05) for name in ("identical", "fraternal")]
     changed = load("ifcl_en", overrides).recipe
     assert [changed.losses[name].params["temperature"] for name in ("identical", "fraternal")] == [1e-05, 1e-05]
@@ -131,10 +119,8 @@ REFUSED = [
     ("queue_length", {"range": "64..64"}, "empty_range", "64 is not less than 64", "--set"),
     ("queue_length", {"range": "-5..64"}, "invalid_value", "queue_length = -5", "greater than 0"),
     ("queue_length", {"range": "1.5..64"}, "not_whole", "queue_length", "1.5"),
-    ("queue_length", {"range": "1..1e400"}, "not_whole", "queue_length", "inf"),
     ("queue_length", {"range": "64-512"}, "not_a_range", "'64-512'", "write a..b"),
     ("queue_length", {"range": "64..70:10"}, "bad_step", "step 10", "at most 6"),
-    ("queue_length", {"range": "64..70:-1"}, "bad_step", "step -1"),
     ("learning_rate", {"range": "0..1:log"}, "log_of_zero", "0..1:log"),
     ("queue_length", {"choices": "64"}, "too_few_choices", "only one value"),
     ("queue_length", {"choices": "64,64"}, "too_few_choices", "the same value twice"),
@@ -162,21 +148,17 @@ def test_ranges_without_a_parameter_or_for_the_same_path(quickstart):
         search_space(load("ifcl_en"), ["temperature", "losses.identical.temperature"])
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("64, 128", [64, 128]),
-        ("cls,mean", ["cls", "mean"]),
-        ("[1e-3, true, 'a, b']", [1e-3, True, "a, b"]),
-        (
-            "[none, a-b, [{name='x', on=true}, {name=y}], false]",
-            ["none", "a-b", [{"name": "x", "on": True}, {"name": "y"}], False],
-        ),
-        ("a.b,3-4", ["a.b", "3-4"]),
-    ],
-)
-def test_values_are_toml_or_words(text, values):
-    assert split_values(text) == values
+VALUES = {
+    "64, 128": [64, 128],
+    "[1e-3, true, 'a, b']": [1e-3, True, "a, b"],
+    "[none, a-b, [{name='x', on=true}, {name=y}]]": ["none", "a-b", [{"name": "x", "on": True}, {"name": "y"}]],
+    "a.b,3-4": ["a.b", "3-4"],
+}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_values_are_toml_or_words(text):
+    assert split_values(text) == VALUES[text]
 
 
 @pytest.mark.exhaustive

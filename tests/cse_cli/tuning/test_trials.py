@@ -20,15 +20,13 @@ from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results, read_run
 from cse_cli.runs.record import folder_of, read_about
-from cse_cli.tuning import study as studies
-from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import TrialRuns
-from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
-from cse_cli.tuning.study import RECORD, load_study, search_names
+from cse_cli.tuning.study import RECORD, SearchConfig, load_study, search_names
+from cse_cli.tuning.view import TuneScreen
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.fake import Notes, parameter
+from tests.cse_cli.tuning.fake import Notes, counts, parameter
 from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe
@@ -41,7 +39,7 @@ def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
     return SearchConfig(
         name="search", recipe=str(recipe(tmp_path, parts, steps=4)), parameters=(parameter(default=3e-5),), trials=3,
-        request=RunRequest(device="cpu"),
+        seeds=(3,), request=RunRequest(device="cpu"),
     )  # fmt: skip
 
 
@@ -58,7 +56,7 @@ def search(asked, screen=None, **changes):
     config = asked.model_copy(update=changes)
     ran, ending = run_search(config, screen or TuneScreen(quiet=True))
     study = load_study(config.name)
-    return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
+    return Outcome(ran, ending, counts(config.name), study.user_attrs[RECORD])
 
 
 def below(run_id):
@@ -88,6 +86,9 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     outcome = search(asked, notes, tags={"for": "the paper"})
     assert (outcome.ran, outcome.ending, outcome.counts["complete"]) == (3, "budget", 3)
     trials = below(outcome.run_id)
+    assert trials[0].about.identity == identify(load(asked.recipe).recipe)
+    assert len({run.about.identity.experiment for run in trials}) == 3
+    assert finished_results() == []  # trials are not results of the recipe
     assert {(run.about.group, run.about.tags["for"]) for run in trials} == {("tune/search", "the paper")}
     assert [(run.name, run.state, run.about.search, run.about.trial) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", number) for number in range(3)
@@ -111,41 +112,24 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
 
 
 @pytest.mark.exhaustive
-def test_trials_are_not_results_of_the_recipe(asked):
-    outcome = search(asked)
-    experiments = [run.about.identity for run in below(outcome.run_id)]
-    assert experiments[0] == identify(load(asked.recipe).recipe)
-    assert len({one.experiment for one in experiments}) == 3
-    assert finished_results() == []
-
-
-@pytest.mark.exhaustive
-def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, capsys):
+def test_a_pruned_and_a_failed_trial_keep_no_checkpoint(asked, monkeypatch, capsys):
     class Always(optuna.pruners.BasePruner):
         def prune(self, study, trial):
             return trial.number == 1
 
-    monkeypatch.setattr("cse_cli.tuning.samplers.make_pruner", lambda *_: Always())
+    monkeypatch.setattr("cse_cli.tuning.driver.make_pruner", lambda *_: Always())
+    error = RunFailedError("the loss is nan at step 3\n  view anchor")
+    raise_in_runs(monkeypatch, error, lambda about, step: about.trial == 2)
     outcome = search(asked)
-    assert outcome.counts == {"complete": 2, "pruned": 1, "failed": 0}
-    pruned = below(outcome.run_id)[1]
+    assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 1}
+    _, pruned, failed = below(outcome.run_id)
     assert (pruned.state, pruned.result, pruned.unreadable) == ("PRUNED", None, None)
     assert list(read_history(folder_of(pruned.run_id)).metrics["dev/spearman"]) == [0, 2]
-    assert list((runs() / pruned.run_id).glob("*.pt")) == []
+    assert (failed.state, failed.reason.startswith("the loss is nan at step 3")) == ("FAILED", True)
+    assert read_trials(load_study("search"))[2].reason.startswith("the loss is nan at step 3")
+    assert not list(runs().glob("*/*.pt"))
     assert finished_results() == []
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.exhaustive
-def test_a_failed_trial_keeps_its_reason_and_no_checkpoint(asked, monkeypatch):
-    error = RunFailedError("the loss is nan at step 3\n  view anchor")
-    raise_in_runs(monkeypatch, error, lambda about, step: about.trial == 1)
-    outcome = search(asked)
-    assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
-    failed = below(outcome.run_id)[1]
-    assert (failed.state, failed.reason.startswith("the loss is nan at step 3")) == ("FAILED", True)
-    assert read_trials(load_study("search"))[1].reason.startswith("the loss is nan at step 3")
-    assert not list((runs() / failed.run_id).glob("*.pt"))
 
 
 def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
@@ -157,46 +141,42 @@ def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_the_score_is_the_mean_of_the_seeds_runs(asked):
-    outcome = search(asked, None, seeds=(0, 1), trials=2)
-    trials = below(outcome.run_id)
-    assert [(run.name, run.state, run.about.summary) for run in trials] == [
-        ("trial 0 of search", "FINISHED", "seeds"), ("trial 1 of search", "FINISHED", "seeds")
-    ]  # fmt: skip
-    seeds = below(trials[1].run_id)
-    assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
-    scores = [run.result.curve[run.result.selected_step] for run in seeds]
-    ended = read_trials(load_study("search"))[1]
-    assert ended.score == pytest.approx(sum(scores) / 2)
-    metrics = read_history(folder_of(trials[1].run_id)).metrics
-    assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: ended.score})
-    assert ended.run_id == trials[1].run_id
-
-
-def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
-    scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr("cse_cli.tuning.driver._selected_score", lambda _: next(scores))
-    outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
-    assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
-    pruned = below(outcome.run_id)[1]
-    assert (pruned.state, pruned.reason) == ("PRUNED", "mean 2.00 over 3 seeds")
-
-
-@pytest.mark.exhaustive
-def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
+def test_the_score_is_the_mean_of_the_seeds_runs_also_of_a_resumed_one(asked, monkeypatch):
     with monkeypatch.context() as patch:
         raise_in_runs(patch, KeyboardInterrupt(), lambda about, step: about.seed == 1 and step == 4)
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes := Notes(), seeds=(0, 1), trials=1)
-    assert notes.heard[-1] == "cse tune --resume search"
-    assert read_run(load_study("search").user_attrs[RECORD]).state == "STOPPED"
-    (summary,) = below(load_study("search").user_attrs[RECORD])
-    assert summary.state == "STOPPED"
+    assert notes.heard[-1] == "stopped. To continue: cse tune --resume search"
+    (record,) = [run for run in all_runs() if run.about.summary == "tuning"]
+    (summary,) = below(record.run_id)
+    assert (record.state, summary.state) == ("STOPPED", "STOPPED")
     assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
     outcome = search(asked, None, seeds=(0, 1), trials=1)
     assert outcome.counts["complete"] == 1
-    assert [run.run_id for run in below(outcome.run_id)] == [summary.run_id]
-    assert [run.state for run in below(summary.run_id)] == ["FINISHED", "FINISHED"]
+    ((again,), (trial,)) = below(outcome.run_id), read_trials(load_study("search"))
+    assert (again.name, again.state, again.about.summary) == ("trial 0 of search", "FINISHED", "seeds")
+    assert again.run_id == summary.run_id == trial.run_id
+    seeds = below(summary.run_id)
+    assert [run.name for run in seeds] == ["seed 0 of trial 0 of search", "seed 1 of trial 0 of search"]
+    assert [run.state for run in seeds] == ["FINISHED", "FINISHED"]
+    scores = [run.result.curve[run.result.selected_step] for run in seeds]
+    assert trial.score == pytest.approx(sum(scores) / 2)
+    metrics = read_history(folder_of(summary.run_id)).metrics
+    assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: trial.score})
+
+
+def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
+    scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
+    real = TrialRuns.take
+
+    def take(self, result):
+        real(self, result.model_copy(update={"selected_step": 0, "curve": {0: next(scores)}}))
+
+    monkeypatch.setattr(TrialRuns, "take", take)
+    outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
+    assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
+    pruned = below(outcome.run_id)[1]
+    assert (pruned.state, pruned.reason) == ("PRUNED", "mean 2.00 over 3 seeds")
 
 
 @pytest.mark.process
@@ -234,7 +214,7 @@ def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
     assert [trial["state"] for trial in listed["trials"]].count("interrupted") == 2
     code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
     assert code == 0, said
-    assert studies.counts(study.get_trials()) == {"complete": 4, "pruned": 0, "failed": 0}
+    assert counts() == {"complete": 4, "pruned": 0, "failed": 0}
     assert {run.state for run in all_runs()} == {"FINISHED"}
     assert not list(runs().glob("*/*.pt"))
 
@@ -243,7 +223,7 @@ def all_training(count):
     """Return whether this many trials have a run that trains."""
     with suppress(CseError, KeyError):  # the study is being made
         running = [t for t in load_study("search").get_trials() if t.state == TrialState.RUNNING]
-        return sum(bool(trial.user_attrs.get("runs")) for trial in running) == count
+        return sum(bool(trial.user_attrs.get("run")) for trial in running) == count
     return False
 
 
