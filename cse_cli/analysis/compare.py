@@ -210,11 +210,17 @@ def compare(
         judged.append(one.model_copy(update={"headline": one.headline + unequal}))
     sides = [
         MethodSummary(
-            **{name: getattr(method.latest, name) for name in ("recipe", "recipe_hash", "experiment", "model")},
-            **{name: getattr(method, name) for name in ("letter", "name", "seeds", "notes")},
+            letter=method.letter,
+            name=method.name,
+            recipe=method.latest.recipe,
+            recipe_hash=method.latest.recipe_hash,
+            experiment=method.latest.experiment,
+            model=method.latest.model,
+            seeds=method.seeds,
             mode=method.plan.mode,
             planned=method.plan.planned,
             run_ids=tuple(run.run_id for run in method.results),
+            notes=method.notes,
         )
         for method in methods
     ]
@@ -377,7 +383,8 @@ def judge(
             over = one.over_seeds.judged(mode, p, level, needed)
             paired = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": None if pairs is None else pairs.p})
             if one.selecting:
-                finding, text, of_main = "selecting", *["not tested: it selected the states"] * 2
+                finding, text = "selecting", "not tested: it selected the states"
+                of_main = text
             else:
                 finding, text = verdict(comparison.second, over, paired, one.more_is_better, plan)
                 _, of_main = verdict(names[comparison.second], over, paired, one.more_is_better, plan)

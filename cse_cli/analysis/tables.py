@@ -322,15 +322,27 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
     for row in rows_of_table(key, identifier):
         rows.append(row)
-        if of_row := runs.in_row(row.name):
-            rows.append(_study_row(runs, row, table, of_row))
+        if filled := runs.in_row(row.name):
+            rows.append(_study_row(runs, row, table, filled))
+    reported = {row.name: row.scores for row in rows if row.source == "paper"}
+    measured = {row.name: row.scores for row in rows if row.source == "measured"}
+    sideways, trends = len(table.rows) == 1, list[Trend]()
+    for name in list(reported) if sideways else [column.name for column in table.columns]:
+        left, right = [], []
+        for of_row, scores in measured.items():
+            for column in scores:
+                if column in reported[of_row] and name == (of_row if sideways else column):
+                    left.append(scores[column].mean)
+                    right.append(reported[of_row][column].target)
+        if (along := trend(name, left, right)) is not None:
+            trends.append(along)
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
-    named = {name for column in runs.study.columns for name in column.names}
-    columns = [column for column in table.columns if not named or column.name in named]
-    pairs = dict.fromkeys((runs.study.score_of(column.name), column.evaluator) for column in columns)
+    named = {name for own in runs.study.columns for name in own.names}
+    printed = [one for one in table.columns if not named or one.name in named]
+    pairs = dict.fromkeys((runs.study.score_of(one.name), one.evaluator) for one in printed)
     replaced = [(own, theirs) for own, theirs in pairs if own and theirs and own.partition(".")[0] != theirs]
     # A score of the study that replaces the paper's can be one of other data.
     both = zip(columns_of(table, runs.study), table.columns, strict=True)
@@ -346,7 +358,7 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
         kind="study",
         encoder=", ".join(encoders) or None,
         study=runs.study.name,
-        trends=tuple(_trends(rows, table)),
+        trends=tuple(trends),
         missing=missing,
         command=f"cse run {runs.study.name}" if missing else None,
     )
@@ -383,22 +395,6 @@ def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tup
             "notes": tuple(dict.fromkeys(notes)),
         }
     )
-
-
-def _trends(rows: Sequence[ScoreRow], table: Table) -> Iterable[Trend]:
-    """Yield the trend of each column, or of each row of a table with one row."""
-    reported = {row.name: row.scores for row in rows if row.source == "paper"}
-    measured = {row.name: row.scores for row in rows if row.source == "measured"}
-    sideways = len(table.rows) == 1
-    for name in list(reported) if sideways else [column.name for column in table.columns]:
-        left, right = [], []
-        for row, scores in measured.items():
-            for column in scores:
-                if column in reported[row] and name == (row if sideways else column):
-                    left.append(scores[column].mean)
-                    right.append(reported[row][column].target)
-        if (found := trend(name, left, right)) is not None:
-            yield found
 
 
 EXACT = 8
