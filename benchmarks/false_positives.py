@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from cse_cli.analysis.compare import compare
 from cse_cli.analysis.experiments import Experiment
-from cse_cli.analysis.leaderboard import chosen_by_dev, row_scores
+from cse_cli.analysis.leaderboard import chosen_by_dev
 from cse_cli.analysis.papers import ScoreColumn, ScoreLayout
-from cse_cli.analysis.score_table import Score
+from cse_cli.analysis.score_table import Score, correct_row
+from cse_cli.analysis.tables import compared_scores
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.multiple import correct_together
 from cse_cli.core.results import Result, Versions
@@ -184,7 +185,7 @@ def seems_different(best: Experiment, reference: Reference, baseline: Floats) ->
         return found.main.finding == "different"
     number = Score(mean=float(baseline[0, 1]), digits=9)
     reported = {"test": number} if reference == "a reported number" else None
-    scores = row_scores(best, layout, layout.columns, reported)
+    scores = correct_row(compared_scores(best, layout.columns, reported, only_judging=True), layout.ranking)
     return bool({"above", "below"} & {*scores["test"].marked().marks})
 
 

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from cse_cli.analysis.headlines import metric_value
+from cse_cli.analysis.experiments import metric_value
 from cse_cli.core.formatting import interval, p_value, signed
 from cse_cli.core.multiple import judge_together
 from cse_cli.core.stats import Paired, compare_paired

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
+from cse_cli.analysis.experiments import read_finished_runs
+from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Screen
 from cse_cli.core.garbage import free_memory

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from markdown_table import cell, table
 
-from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
+from cse_cli.analysis.experiments import FinishedRuns
+from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
 from cse_cli.analysis.papers import model_name
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from cse_cli.recipe.load import load

@@ -163,7 +163,7 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no figures of runs and searches: half the time of a tiny run."""
-    monkeypatch.setattr("cse_cli.analysis.run_figures.draw_run", lambda *_: [])
+    monkeypatch.setattr("cse_cli.analysis.figures.draw_run", lambda *_: [])
     monkeypatch.setattr("cse_cli.tuning.plots.draw", lambda *_: [])
 
 

@@ -6,16 +6,13 @@ import gc
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cse_cli.core.formatting import counted
 from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
-
-if TYPE_CHECKING:
-    from cse_cli.analysis.leaderboard import LeaderboardQuery
 
 LEADERBOARD_EPILOG = (
     "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --community"
@@ -72,23 +69,18 @@ def leaderboard(
     Shows the configuration of each recipe with the best mean dev score. Test scores never select a configuration.
     Without finished runs, it shows the published results and the commands that reproduce them.
     """
-    from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables
+    from cse_cli.analysis.experiments import read_finished_runs
+    from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, overview, score_tables
+    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
 
     find_tables(paper, table)  # reports unknown names before the runs are read
     query = LeaderboardQuery(paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS)
     gc.disable()  # it takes a fifth of the time of reading thousands of results
     try:
-        _write_leaderboard(query, output, html, wide=wide, notes=notes)
+        runs = read_finished_runs()
+        tables = score_tables(runs, query)
     finally:
         gc.enable()
-
-
-def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None, *, wide: bool, notes: bool) -> None:
-    from cse_cli.analysis.leaderboard import overview, read_finished_runs, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
-
-    runs = read_finished_runs()
-    tables = score_tables(runs, query)
     if html is not None:
         write_page(tables, html)
         sys.stderr.write(f"{html}: {counted(len(tables), 'table')}\n")
@@ -100,11 +92,11 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
     elif tables:
         screen, others = overview(tables, query)
         print_compact(screen, others, notes=notes)
-    if not any(row.source == "measured" and row.scores for table in tables for row in table.rows):
+    if not any(row.source == "measured" and row.scores for shown in tables for row in shown.rows):
         which = "no finished run matches" if runs.results else "no finished runs yet"
-        shown = ": showing published results" if tables else ""
+        published = ": showing published results" if tables else ""
         sys.stdout.flush()
-        sys.stderr.write(f"{which}{shown}\n  → run `cse run quickstart` (about two minutes)\n")
+        sys.stderr.write(f"{which}{published}\n  → run `cse run quickstart` (about two minutes)\n")
 
 
 COMPARE_EPILOG = (
@@ -145,14 +137,11 @@ def compare(
     """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import FEW, comparison_tables, print_comparison
-    from cse_cli.analysis.experiments import study_cells
+    from cse_cli.analysis.experiments import read_finished_runs
     from cse_cli.analysis.leaderboard_view import WRITERS
     from cse_cli.core.console import write_json
-    from cse_cli.runs.index import finished_runs
 
-    finished = finished_runs()
-    results = [run.result for run in finished if run.result is not None]
-    methods, notes = comparison.find_methods(runs, results, study_cells(finished), pairwise=pairwise)
+    methods, notes = comparison.find_methods(runs, read_finished_runs(), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
     as_json = json_ or output is Format.JSON
     with_pairs = as_json or (output is Format.TABLE and (few or details))  # other tables show no sentence pairs

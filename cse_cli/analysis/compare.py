@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count, product
 from string import ascii_uppercase
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -17,29 +16,38 @@ from cse_cli.analysis.experiments import (
     ENVIRONMENT,
     Change,
     Experiment,
+    FinishedRuns,
     by_seed,
     group,
     is_of_recipe,
     last_finished,
+    main_metric,
+    metric_value,
     read_resolved,
     recipe_changes,
     recipe_today,
 )
-from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.leaderboard import chosen_by_dev
-from cse_cli.analysis.paired_tests import OnPairs, PairedTests, evaluators_of, find_metrics, read_pairs, shared_metrics
-from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.verdict import Finding, verdict
+from cse_cli.analysis.paired_tests import (
+    Finding,
+    OnPairs,
+    PairedTests,
+    evaluators_of,
+    find_metrics,
+    read_pairs,
+    shared_metrics,
+    verdict,
+)
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
-from cse_cli.core.multiple import Corrected, judge_together
+from cse_cli.core.multiple import judge_together
 from cse_cli.core.plans import SeedPlan
 from cse_cli.core.results import RANKED, Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from cse_cli.recipe.cells import paper_table
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_name
 from cse_cli.recipe.study import find_study, load_study
-from cse_cli.recipe.trials import Choice
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_about
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -200,10 +208,26 @@ def compare(
         steps = [" or ".join(map(str, sorted({run.steps for run in method.results}))) for method in couple]
         unequal = UNEQUAL.format(*steps) if steps[0] != steps[1] and "0" not in steps else ""
         judged.append(one.model_copy(update={"headline": one.headline + unequal}))
+    sides = [
+        MethodSummary(
+            letter=method.letter,
+            name=method.name,
+            recipe=method.latest.recipe,
+            recipe_hash=method.latest.recipe_hash,
+            experiment=method.latest.experiment,
+            model=method.latest.model,
+            seeds=method.seeds,
+            mode=method.plan.mode,
+            planned=method.plan.planned,
+            run_ids=tuple(run.run_id for run in method.results),
+            notes=method.notes,
+        )
+        for method in methods
+    ]
     overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     differing = [_other_data(f"{name}.", couple) for couple in couples for name in couple[0].latest.scores]
     return ComparisonDocument(
-        sides=tuple(map(_summary, methods)),
+        sides=tuple(sides),
         changes=changes,
         circumstances=tuple(_circumstances(methods, changes or ())),
         resamples=resamples,
@@ -278,67 +302,49 @@ def _other_data(metric: str, couple: Couple) -> str:
     return ""
 
 
-def _summary(method: Experiment) -> MethodSummary:
-    latest = method.latest
-    return MethodSummary(
-        letter=method.letter,
-        name=method.name,
-        recipe=latest.recipe,
-        recipe_hash=latest.recipe_hash,
-        experiment=latest.experiment,
-        model=latest.model,
-        seeds=method.seeds,
-        mode=method.plan.mode,
-        planned=method.plan.planned,
-        run_ids=tuple(run.run_id for run in method.results),
-        notes=method.notes,
-    )
-
-
 def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:
-    seeds = _seeds(couple)
+    """Return a comparison without corrections and conclusions."""
+    first, second = couple
+    seeds, compared = _seeds(couple), []
+    chose = [(run.metric_for_best_model or "").rpartition(".") for method in couple for run in method.results]
+    for metric in metrics:
+        scores: dict[int, tuple[float, float]] = {}
+        for seed in seeds:
+            a, b = (metric_value(method.runs[seed].scores, metric) for method in couple)
+            if a is not None and b is not None:
+                scores[seed] = (a, b)
+        if not scores:
+            raise CseError(
+                f"--metric '{metric}': {first.name} and {second.name} share no seed with this metric",
+                "omit --metric to compare every shared metric",
+                code="compare.no_shared_metric",
+            )
+        on_pairs, note = None, None
+        if pairs is not None:
+            on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
+        evaluator, _, name = metric.rpartition(".")
+        one = MetricComparison(
+            metric=metric,
+            # A recipe maximizes its own metric. A correlation with gold scores is better if it is higher.
+            more_is_better=metric == AVERAGE or on_pairs is not None or name in {RANKED, *(of for *_, of in chose)},
+            selecting=bool(evaluator) and evaluator in {of for of, *_ in chose},
+            over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
+            on_pairs=on_pairs,
+            pairs_note=note,
+        )
+        compared.append(one)
     left_out = {method.letter: tuple(seed for seed in method.seeds if seed not in seeds) for method in couple}
-    compared = tuple(_compare_metric(metric, couple, pairs) for metric in metrics)
     tested = [one.metric for one in compared if not one.selecting]
     judged_by = [main_metric(method.latest) for method in couple]
     return Comparison(
-        first=couple[0].letter,
-        second=couple[1].letter,
+        first=first.letter,
+        second=second.letter,
         seeds=tuple(seeds),
         left_out={letter: others for letter, others in left_out.items() if others},
         mode=plan.mode,
         planned=plan.planned,
-        metrics=compared,
+        metrics=tuple(compared),
         primary=next((metric for metric in judged_by if metric in tested), next(iter(tested), "")) or "",
-    )
-
-
-def _compare_metric(metric: str, couple: Couple, pairs: PairedTests | None) -> MetricComparison:
-    first, second = couple
-    scores: dict[int, tuple[float, float]] = {}
-    for seed in _seeds(couple):
-        a, b = (metric_value(method.runs[seed].scores, metric) for method in couple)
-        if a is not None and b is not None:
-            scores[seed] = (a, b)
-    if not scores:
-        raise CseError(
-            f"--metric '{metric}': {first.name} and {second.name} share no seed with this metric",
-            "omit --metric to compare every shared metric",
-            code="compare.no_shared_metric",
-        )
-    on_pairs, note = None, None
-    if pairs is not None:
-        on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
-    selecting = [(run.metric_for_best_model or "").rpartition(".") for method in couple for run in method.results]
-    evaluator, _, name = metric.rpartition(".")
-    return MetricComparison(
-        metric=metric,
-        # A recipe maximizes the metric that it selects by. A correlation with gold scores is better if it is higher.
-        more_is_better=metric == AVERAGE or on_pairs is not None or name in {RANKED, *(one[2] for one in selecting)},
-        selecting=bool(evaluator) and evaluator in {one[0] for one in selecting},
-        over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
-        on_pairs=on_pairs,
-        pairs_note=note,
     )
 
 
@@ -367,44 +373,35 @@ def judge(
     on_pairs = judge_together([[None if one.on_pairs is None else one.on_pairs.p for one in of] for of in tested])
     for comparison, plan, *found in zip(comparisons, plans, tested, over_seeds, on_pairs, strict=True):
         corrections = {one.metric: both for one, *both in zip(*found, strict=True)}
-        judged = []
+        mode, main, primary, judged = comparison.mode, comparison.main.metric, comparison.primary, []
+        others, headline = "", f"{main}, compared with {names[comparison.first]}: "
         for one in comparison.metrics:
-            corrected = _corrected(one, comparison.mode, *corrections.get(one.metric, (None, None)))
-            conclusion = _conclusion(corrected, comparison.second, plan)
-            if one.metric == comparison.main.metric:
-                _, of_main = _conclusion(corrected, names[comparison.second], plan)
-            if only_primary and one.metric != comparison.primary and not one.selecting:
-                conclusion = "untested", f"not tested: --metric {one.metric}"
-            judged.append(corrected.model_copy(update=dict(zip(("finding", "verdict"), conclusion, strict=True))))
-        headline = f"{comparison.main.metric}, compared with {names[comparison.first]}: {of_main}"
-        headline += "" if only_primary else _others_clause(comparison.primary, judged)
-        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
-
-
-def _corrected(one: MetricComparison, mode: Mode, seeds: Corrected | None, pairs: Corrected | None) -> MetricComparison:
-    p, level, needed = None, 0.0, 0.0
-    if seeds is not None and mode != "incomplete":
-        p, needed, level = seeds.p, seeds.level, seeds.level if seeds.tested else 0.0
-    on_pairs = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": None if pairs is None else pairs.p})
-    return one.model_copy(update={"over_seeds": one.over_seeds.judged(mode, p, level, needed), "on_pairs": on_pairs})
-
-
-def _conclusion(one: MetricComparison, second: str, plan: SeedPlan) -> tuple[Finding, str]:
-    if one.selecting:
-        return "selecting", "not tested: it selected the states"
-    return verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
-
-
-def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
-    """Return the treatment of the metrics other than the primary one."""
-    others = sum(not one.selecting and one.metric != primary for one in metrics)
-    p = next((one.over_seeds.p_adjusted for one in metrics if one.metric == primary), None)
-    if not others or p is None:
-        return ""
-    rest = "the other metric is" if others == 1 else f"the {others} other metrics are"
-    if p < LEVEL:
-        return f". Primary metric: {primary}; {rest} corrected together by Holm's procedure"
-    return f". Primary metric: {primary}; it shows no difference, so {rest} not tested"
+            seeds, pairs = corrections.get(one.metric, (None, None))
+            p, level, needed = None, 0.0, 0.0
+            if seeds is not None and mode != "incomplete":
+                p, needed, level = seeds.p, seeds.level, seeds.level if seeds.tested else 0.0
+            over = one.over_seeds.judged(mode, p, level, needed)
+            paired = one.on_pairs and one.on_pairs.model_copy(update={"p_adjusted": None if pairs is None else pairs.p})
+            if one.selecting:
+                finding, text = "selecting", "not tested: it selected the states"
+                of_main = text
+            else:
+                finding, text = verdict(comparison.second, over, paired, one.more_is_better, plan)
+                _, of_main = verdict(names[comparison.second], over, paired, one.more_is_better, plan)
+            if one.metric == main:
+                headline += of_main
+            if only_primary and one.metric != primary and not one.selecting:
+                finding, text = "untested", f"not tested: --metric {one.metric}"
+            update = {"over_seeds": over, "on_pairs": paired, "finding": finding, "verdict": text}
+            judged.append(one.model_copy(update=update))
+        number = sum(not one.selecting and one.metric != primary for one in judged)
+        p = next((one.over_seeds.p_adjusted for one in judged if one.metric == primary), None)
+        if number and p is not None and not only_primary:
+            rest = "the other metric is" if number == 1 else f"the {number} other metrics are"
+            others = f". Primary metric: {primary}; it shows no difference, so {rest} not tested"
+            if p < LEVEL:
+                others = f". Primary metric: {primary}; {rest} corrected together by Holm's procedure"
+        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline + others})
 
 
 def _circumstances(methods: Sequence[Experiment], changes: Sequence[Change]) -> Iterable[Change]:
@@ -444,18 +441,13 @@ def _notes(methods: Sequence[Experiment], unreadable: Sequence[str]) -> Iterable
 
 
 def find_methods(
-    names: Sequence[str],
-    results: Sequence[Result],
-    tags: Mapping[str, str] = MappingProxyType({}),
-    *,
-    pairwise: bool = False,
+    names: Sequence[str], finished: FinishedRuns, *, pairwise: bool = False
 ) -> tuple[list[Experiment], list[str]]:
     """Return the methods with these names, and remarks on methods that are left out.
 
     Args:
         names: Prefixes of run IDs, names or paths of recipes, `recipe@seed`, or studies, which stand for their rows.
-        results: Finished runs.
-        tags: Run → cell of the study for which it was started.
+        finished: Finished runs.
         pairwise: Whether no method is the one that all others are compared with.
 
     Raises:
@@ -467,9 +459,9 @@ def find_methods(
     notes: list[str] = []
     for name in names:
         if find_study(name) is None:
-            found.append((find_method(name, results), name))
+            found.append((find_method(name, finished.results), name))
         else:
-            runs = study_runs(load_study(name), results, tags)
+            runs = study_runs(load_study(name), finished)
             rows, remarks = rows_with_runs(runs, name, needs_first=not found and not pairwise)
             found += [(row, f"{name} · {row.name}") for row in rows]
             notes += remarks
@@ -605,7 +597,17 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
             f"show its table with `{show}`, or name the runs to compare: `cse runs ls` lists them",
             code="compare.study_with_columns",
         )
-    _check_finished(runs, argument, needs_first=needs_first)
+    missing = runs.rows_without_runs()
+    if len(missing) == len(runs.rows):
+        raise CseError(
+            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
+        )
+    if needs_first and (name := runs.rows[0]) in missing:
+        raise CseError(
+            f"all rows of '{argument}' are compared with its first one, '{name}', which has no finished run",
+            f"run `cse run {argument} --row {shlex.quote(name)}`, or name another method first",
+            code="compare.no_finished_run",
+        )
     choices = {choice.row: choice for choice in runs.choices}
     methods: list[Experiment] = []
     notes: list[str] = []
@@ -614,12 +616,19 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         if found is None:
             continue
         first = rows.setdefault(found.latest.experiment, cell.row)
-        if first == cell.row:
-            remarks = tuple(_remarks(found, choices.get(cell.row)))
-            methods.append(replace(found, notes=remarks, name=cell.row, study=argument))
-        else:
+        if first != cell.row:
             notes.append(f"{cell.row} has the same runs as {first} and is not compared")
-    if missing := runs.rows_without_runs():
+            continue
+        remarks, choice, last = [], choices.get(cell.row), found.latest
+        if found.status == "changed":
+            since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
+            remarks.append(f"no run with the current settings has finished: {since}")
+        remarks += [f"the newest of several experiments: {note}" for note in found.notes]
+        if choice is not None and choice.finished < choice.trials:
+            tried = f"only {choice.finished} of {choice.trials} trials have finished"
+            remarks.append(f"{tried}, so its settings may change")
+        methods.append(replace(found, notes=tuple(remarks), name=cell.row, study=argument))
+    if missing:
         notes.append(
             f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
         )
@@ -627,30 +636,6 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         changed = f"{counted(len(runs.outdated), 'row')} whose recipe has changed since its trials"
         notes.append(f"{changed}, which do not count: {', '.join(runs.outdated)}")
     return methods, notes
-
-
-def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> None:
-    missing = runs.rows_without_runs()
-    if len(missing) == len(runs.rows):
-        raise CseError(
-            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
-        )
-    if needs_first and (first := runs.rows[0]) in missing:
-        raise CseError(
-            f"all rows of '{argument}' are compared with its first one, '{first}', which has no finished run",
-            f"run `cse run {argument} --row {shlex.quote(first)}`, or name another method first",
-            code="compare.no_finished_run",
-        )
-
-
-def _remarks(found: Experiment, choice: Choice | None) -> Iterator[str]:
-    if found.status == "changed":
-        last = found.latest
-        since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
-        yield f"no run with the current settings has finished: {since}"
-    yield from (f"the newest of several experiments: {note}" for note in found.notes)
-    if choice is not None and choice.finished < choice.trials:
-        yield f"only {choice.finished} of {choice.trials} trials have finished, so its settings may change"
 
 
 def compare_rows(runs: StudyRuns, argument: str, score: str | None = None) -> ComparisonDocument:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from pydantic import BaseModel
 from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
-from cse_cli.analysis.experiments import grouped
-from cse_cli.analysis.rerun import changes_table
-from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, score_alone
+from cse_cli.analysis.experiments import Change, grouped
+from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, measure
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import ASSUMED
 from cse_cli.core.stats import MOST_SEEDS, Paired
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
+from cse_cli.recipe.keys import setting_text
+from cse_cli.recipe.schema import LossPart, View
+from registry import REGISTRIES
 
 Part = str | Sequence[str] | Table
 """Paragraph, list or table of a report."""
@@ -28,6 +33,8 @@ FEW = 3
 MOST_NAMED = 6
 """Number of methods up to which a remark names them."""
 BASELINE, NONE, OVERLAP = "baseline", "—", "no encoder"
+SUMMARY_EMPHASIS = {"better": "best", "worse": "worse", BASELINE: "baseline"}
+"""Verdict of a line of a summary → its emphasis."""
 _MODES: Mapping[Mode, str] = {
     "planned": "planned: the seeds were planned before the first run; one t test",
     "incomplete": "planned seeds are missing: there is no test before they finish",
@@ -113,9 +120,9 @@ def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
                     "significant": one.finding == "different",
                     "equal": over.constant and one.finding not in ("selecting", "untested"),
                 }
-                scores[one.metric] = score_alone(over.second).model_copy(update=update).marked()
+                scores[one.metric] = measure(over.second).model_copy(update=update).marked()
             rows.append(_score_row(sides[comparison.second], comparison.seeds, scores, name))
-        alone = {metric: score_alone(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
+        alone = {metric: measure(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
         own = _score_row(sides[letter], sorted({seed for of in of_first.values() for seed in of}), alone)
         table = ScoreTable(
             kind="comparison",
@@ -157,32 +164,27 @@ def summary_parts(document: ComparisonDocument) -> list[Part]:
             found.append(f"{counts[NONE]} without a significant difference")
         about = f"{metric}, compared with {baseline}" if baseline else f"{metric}, every two"
         number = counted(counts.total(), "method" if baseline else "pair")
-        parts += [f"{about}: of {number}, {', '.join(found)}", summary_table(lines)]
+        # Pairs have no column for the mean, which would be that of the second method.
+        means, rows = any(line.tested is None for line in lines), []
+        for line in lines:
+            over = None if line.tested is None else line.tested.over_seeds
+            cells = (
+                Cell("no seeds" if line.baseline is not None or _constant(line.scores) else str(len(line.scores))),
+                *([Cell(mean_text(line.scores))] if means else []),
+                Cell(
+                    "0.00" if line.verdict == BASELINE else signed(line.difference),
+                    strong=line.verdict not in (BASELINE, NONE, OVERLAP),
+                ),
+                Cell("" if over is None else interval_text(over)),
+                Cell("" if over is None else p_value(over.p_adjusted)),
+                Cell(line.verdict),
+            )
+            rows.append(Row(line.name, cells, SUMMARY_EMPHASIS.get(line.verdict, "")))
+        headings = ("n", *(["mean ± sd"] if means else []), "diff.", "interval", "p", "")
+        table = Table("Differences", headings, tuple(rows), align=f"p{'r' * (len(headings) - 1)}l")
+        parts += [f"{about}: of {number}, {', '.join(found)}", table]
     remarks = list(_summary_remarks(document))
     return [*parts, remarks] if remarks else parts
-
-
-def summary_table(lines: Sequence[Line]) -> Table:
-    """Return the table of a summary. Pairs have no column for the mean, which would be that of the second method."""
-    means = any(line.tested is None for line in lines)
-    emphasis = {"better": "best", "worse": "worse", BASELINE: "baseline"}
-    rows = []
-    for line in lines:
-        over = None if line.tested is None else line.tested.over_seeds
-        cells = (
-            Cell("no seeds" if line.baseline is not None or _constant(line.scores) else str(len(line.scores))),
-            *([Cell(mean_text(line.scores))] if means else []),
-            Cell(
-                "0.00" if line.verdict == BASELINE else signed(line.difference),
-                strong=line.verdict not in (BASELINE, NONE, OVERLAP),
-            ),
-            Cell("" if over is None else interval_text(over)),
-            Cell("" if over is None else p_value(over.p_adjusted)),
-            Cell(line.verdict),
-        )
-        rows.append(Row(line.name, cells, emphasis.get(line.verdict, "")))
-    headings = ("n", *(["mean ± sd"] if means else []), "diff.", "interval", "p", "")
-    return Table("Differences", headings, tuple(rows), align=f"p{'r' * (len(headings) - 1)}l")
 
 
 def _constant(scores: Sequence[float]) -> bool:
@@ -230,41 +232,11 @@ def summary_legend(document: ComparisonDocument) -> list[str]:
 COLORS = "green: the second method is better; red: it is worse; no color: chance could explain the difference"
 
 
-def seeds_table(comparison: Comparison) -> Table:
-    """Return one line for each metric with the test over seeds."""
-    gap = f"{comparison.second} − {comparison.first}"
-    headings = (comparison.first, comparison.second, gap, "interval", "p", "needed")
-    rows = []
-    for one in comparison.metrics:
-        seeds, needed = one.over_seeds, one.over_seeds.seeds_needed
-        cells = (
-            Cell(mean_text(seeds.first)),
-            Cell(mean_text(seeds.second)),
-            Cell(signed(seeds.difference), strong=one.finding == "different"),
-            Cell(interval_text(seeds)),
-            Cell(p_value(seeds.p_adjusted)),
-            Cell(UNSET if needed is None else f">{MOST_SEEDS:,}" if needed > MOST_SEEDS else f"{needed:,}"),
-        )
-        rows.append(Row(one.metric, cells, _emphasis(one)))
-    return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows), align="lrrrrrr")
-
-
 def _emphasis(one: MetricComparison) -> str:
     """Return the emphasis of a line: whether the second method is significantly better or worse."""
     if one.finding != "different" or not one.more_is_better:
         return ""
     return "best" if one.over_seeds.difference > 0 else "worse"
-
-
-def _remarks(comparison: Comparison) -> tuple[str, ...]:
-    """Return the remarks on the tests of a comparison."""
-    reasons: dict[str, list[str]] = {}
-    for one in comparison.metrics:
-        if one.pairs_note:
-            reasons.setdefault(one.pairs_note, []).append(one.metric)
-    lines = [f"no comparison of sentence pairs for {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    left_out = comparison.left_out.items()
-    return (*lines, *(f"not compared: only {letter} has {seed_list(seeds)}" for letter, seeds in left_out))
 
 
 def legend_lines(document: ComparisonDocument) -> list[str]:
@@ -288,20 +260,39 @@ def legend_lines(document: ComparisonDocument) -> list[str]:
 
 
 def _comparison_parts(comparison: Comparison) -> list[Part]:
+    """Return conclusions, the test over seeds, that on sentence pairs, and the remarks on both."""
     verdicts = [(one.metric, one.verdict) for one in comparison.metrics]
     parts: list[Part] = [plain_table(("metric", "conclusion"), verdicts, align="lp", caption="Conclusions")]
-    parts += [f"Over {seed_list(comparison.seeds)}, seed by seed:", seeds_table(comparison)]
+    gap, over, rows = f"{comparison.second} − {comparison.first}", f"Over {seed_list(comparison.seeds)}", list[Row]()
+    for one in comparison.metrics:
+        seeds, needed = one.over_seeds, one.over_seeds.seeds_needed
+        cells = (
+            Cell(mean_text(seeds.first)),
+            Cell(mean_text(seeds.second)),
+            Cell(signed(seeds.difference), strong=one.finding == "different"),
+            Cell(interval_text(seeds)),
+            Cell(p_value(seeds.p_adjusted)),
+            Cell(UNSET if needed is None else f">{MOST_SEEDS:,}" if needed > MOST_SEEDS else f"{needed:,}"),
+        )
+        rows.append(Row(one.metric, cells, _emphasis(one)))
+    headings = (comparison.first, comparison.second, gap, "interval", "p", "needed")
+    parts += [f"{over}, seed by seed:", Table(over, headings, tuple(rows), align="lrrrrrr")]
     if compared := [(one.metric, one.on_pairs) for one in comparison.metrics if one.on_pairs is not None]:
-        headings = ("", "pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p")
-        rows = [
+        texts = [
             (metric, f"{on.pairs:,}", signed(on.difference), interval(on.low, on.high), p_value(on.p_adjusted))
             for metric, on in compared
         ]
         about = "On the same sentence pairs"
-        parts += [f"{about}, with the same trained models:", plain_table(headings, rows, align="prrrr", caption=about)]
-    if remarks := _remarks(comparison):
-        parts.append(remarks)
-    return parts
+        shown = plain_table(("", "pairs", gap, "95 % bootstrap", "p"), texts, align="prrrr", caption=about)
+        parts += [f"{about}, with the same trained models:", shown]
+    reasons = grouped((one for one in comparison.metrics if one.pairs_note), lambda one: one.pairs_note)
+    remarks = [
+        f"no comparison of sentence pairs for {', '.join(one.metric for one in of_reason)}: {reason}"
+        for reason, of_reason in reasons.items()
+    ]
+    left_out = comparison.left_out.items()
+    remarks += [f"not compared: only {letter} has {seed_list(seeds)}" for letter, seeds in left_out]
+    return [*parts, remarks] if remarks else parts
 
 
 def _difference_parts(document: ComparisonDocument) -> list[Part]:
@@ -378,3 +369,56 @@ def _print_parts(console: Console, parts: Sequence[Part]) -> None:
             lines, style = ([part], "bold") if isinstance(part, str) else (part, "")
             for line in lines:
                 console.print(escape(line), style=style)
+
+
+DEFAULTS = "default"
+_TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
+"""Sections whose tables have keys of the recipe in addition to those of the component."""
+
+
+def without_directories(value: Any) -> Any:
+    """Return a recipe with file names instead of absolute paths, which are private."""
+    if isinstance(value, Mapping):
+        return {key: without_directories(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_directories(inner) for inner in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
+    """Return the settings that differ, one row for each."""
+    rows = [
+        (change.key, *(short_setting(change.key, without_directories(value)) for value in change.values))
+        for change in changes
+    ]
+    return plain_table(["", *headings], rows)
+
+
+def short_setting(key: str, value: Any) -> str:
+    """Return a value of a resolved recipe as short text: of components, the parameters that are not the default."""
+    if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
+        return ", ".join(short_setting(key, one) for one in value)
+    if not isinstance(value, Mapping):
+        return setting_text(value)
+    name = str(value.get("name", ""))
+    defaults = _defaults(key, name)
+    others = {inner: of for inner, of in value.items() if inner != "name" and _plain(of) != defaults.get(inner, inner)}
+    shown = {inner: short_setting(f"{key}.{inner}", of) for inner, of in others.items()}
+    texts = [f"{inner} = {text}" for inner, text in shown.items() if text != DEFAULTS]
+    if not texts:
+        return name or DEFAULTS
+    return f"{name} ({', '.join(texts)})" if name else f"({', '.join(texts)})"
+
+
+def _defaults(key: str, name: str) -> dict[str, Any]:
+    """Return key → default of the table at a path."""
+    parts = key.split(".")
+    models = [_TABLES[parts[0]]] if len(parts) == 2 and parts[0] in _TABLES else []
+    kinds = [registry for part in reversed(parts) for registry in REGISTRIES if registry.kind.startswith(part)]
+    models += [kinds[0][name].parameters] if kinds and name in kinds[0] else []
+    fields = {inner: field for model in models for inner, field in model.model_fields.items()}
+    return {inner: _plain(of.get_default(call_default_factory=True)) for inner, of in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -19,7 +19,7 @@ def draw_figures(result: Result) -> Path | None:
     directory = folder / "figures"
     if not directory.is_dir() and (folder / SERIES_FOLDER).is_dir():
         try:
-            from cse_cli.analysis.run_figures import draw_run
+            from cse_cli.analysis.figures import draw_run
             from cse_cli.recipe.load import load
             from registry import EVALUATORS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +16,11 @@ from pydantic import BaseModel
 
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, Scores, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.recipe.load import load
 from cse_cli.recipe.named import settings
-from cse_cli.runs.index import RecordedRun
+from cse_cli.runs.index import finished_runs
 from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE
@@ -74,6 +74,68 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
     """Return seed → its run that finished last, in the order of the seeds."""
     latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
     return dict(sorted(latest.items()))
+
+
+def metric_value(scores: Scores, metric: str) -> float | None:
+    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
+    if metric == AVERAGE:
+        return paper_average(scores, STS_TASKS, RANKED)
+    evaluator, _, name = metric.rpartition(".")
+    return scores.get(evaluator, {}).get(name)
+
+
+def main_metric(result: Result) -> str | None:
+    """Return the primary metric of a run, or None without scores.
+
+    This is the papers' average if all seven sets are scored, else the first test score by the metric that selects
+    states, else the score that selects them.
+    """
+    if metric_value(result.scores, AVERAGE) is not None:
+        return AVERAGE
+    tests, metric = result.tests()
+    scored = [name for name, values in result.scores.items() if metric in values]
+    if not scored:
+        return None
+    return f"{tests[0]}.{metric}" if tests else result.metric_for_best_model or f"{scored[0]}.{metric}"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One score of a run and that of its encoder before training.
+
+    Args:
+        metric: `avg` or `evaluator.metric`.
+        score: Score of the selected state.
+        untrained: Score before the first step, or None.
+    """
+
+    metric: str
+    score: float
+    untrained: float | None
+
+    @property
+    def name(self) -> str:
+        """Short name of the metric: `avg`, or its evaluator."""
+        return self.metric.rpartition(".")[0] or self.metric
+
+    @property
+    def gain(self) -> float | None:
+        """Difference of the score from that before training."""
+        return None if self.untrained is None else self.score - self.untrained
+
+
+def headlines(result: Result) -> Iterator[Headline]:
+    """Yield the primary metric, and also the selecting one if the primary has no score before training."""
+    main = main_metric(result)
+    for metric in dict.fromkeys((main, result.metric_for_best_model)):
+        score = None if metric is None else metric_value(result.scores, metric)
+        if metric is not None and score is not None:
+            before = metric_value(result.untrained, metric)
+            if before is None and metric == result.metric_for_best_model:
+                before = result.curve.get(0)
+            yield (found := Headline(metric, score, before))
+            if found.untrained is not None:
+                return
 
 
 class RecipeFacts(NamedTuple):
@@ -277,6 +339,27 @@ class Experiment:
         return known if len(known) == len(found) else []
 
 
+@dataclass(frozen=True)
+class FinishedRuns:
+    """Finished runs and their origin."""
+
+    results: Sequence[Result]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Run → cell of the study that it was started for."""
+    status: RecipeStatus | None = None
+    """Relation of all runs to the files of their recipes. Default: by the files."""
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Run → settings that its `--set` changed."""
+
+
+def read_finished_runs() -> FinishedRuns:
+    """Return all finished runs."""
+    runs = finished_runs()
+    cells = {run.run_id: run.about.study for run in runs if run.about.study}
+    changes = {run.run_id: run.about.changes for run in runs if run.about.changes}
+    return FinishedRuns([run.result for run in runs if run.result is not None], cells, changes=changes)
+
+
 def group(
     results: Iterable[Result],
     changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -316,7 +399,31 @@ def group(
         same = row == one.run.paper
         with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
     groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
-    return _distinguished([_experiment(runs, names, tags, pool=pool) for runs in groups.values()])
+    found: list[Experiment] = []
+    for members in groups.values():  # in the order in which they finished
+        runs, of_files = [one.run for one in members], {one.origin: one.status for one in members}
+        files = sorted(of_files, key=lambda origin: STATUSES.index(of_files[origin]))
+        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+        merged = [each for first, second in pairwise(first_runs) for each in differences(first, second)]
+        experiment = Experiment(
+            results=tuple(by_seed(runs).values()),
+            status=of_files[files[0]],
+            names=tuple(dict.fromkeys(names[origin] for origin in files)),
+            origin=files[0],
+            changes=next((one.changes for one in reversed(members) if one.changes), ()),
+            cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
+            notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
+        )
+        found.append(experiment)
+    for places in grouped(range(len(found)), lambda place: found[place].latest.recipe_hash).values():
+        newest = max(places, key=lambda place: found[place].latest.finished)
+        for place in places:  # the differences between experiments with the same settings
+            if place != newest and (notes := differences(found[place].latest, found[newest].latest)):
+                note = f"{found[newest].recipe}: equal settings, but not the same experiment: {'; '.join(notes)}"
+                found[place], found[newest] = (
+                    _marked(found[place], note, found[newest]), _marked(found[newest], note, found[place])
+                )  # fmt: skip
+    return found
 
 
 class _Placed(NamedTuple):
@@ -338,38 +445,6 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
-def _experiment(
-    placed: Sequence[_Placed], names: Mapping[str, str], tags: Mapping[str, str], *, pool: bool
-) -> Experiment:
-    """Return runs as one experiment. The runs are in the order in which they finished."""
-    runs, statuses = [one.run for one in placed], {one.origin: one.status for one in placed}
-    origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
-    first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
-    merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
-    return Experiment(
-        results=tuple(by_seed(runs).values()),
-        status=statuses[origins[0]],
-        names=tuple(dict.fromkeys(names[origin] for origin in origins)),
-        origin=origins[0],
-        changes=next((one.changes for one in reversed(placed) if one.changes), ()),
-        cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
-        notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
-    )
-
-
-def _distinguished(found: Sequence[Experiment]) -> list[Experiment]:
-    """Return experiments with the differences between those with the same settings."""
-    named = list(found)
-    for places in grouped(range(len(found)), lambda place: found[place].latest.recipe_hash).values():
-        newest = max(places, key=lambda place: found[place].latest.finished)
-        for place in places:
-            if place != newest and (notes := differences(found[place].latest, found[newest].latest)):
-                note = f"{found[newest].recipe}: equal settings, but not the same experiment: {'; '.join(notes)}"
-                named[place] = _marked(named[place], note, found[newest])
-                named[newest] = _marked(named[newest], note, found[place])
-    return named
-
-
 def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     tags = []
     for difference in one.latest.identity.differences(other.latest.identity):
@@ -389,11 +464,6 @@ def differences(first: Result, second: Result) -> list[str]:
     return [f"{one} ({dates})" if one.part == "code" else str(one) for one in named] + [
         f"evaluation data {name} {old[:SHORT]} / {new[:SHORT]}" for name, old, new in _other_data(first, second)
     ]
-
-
-def study_cells(runs: Iterable[RecordedRun]) -> dict[str, str]:
-    """Return run → cell of the study that it was started for."""
-    return {run.run_id: run.about.study for run in runs if run.about.study}
 
 
 def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, grouped, is_of_recipe, study_cells
-from cse_cli.analysis.paper_tables import compared_scores, measured_row, paper_table, study_runs, study_table
+from cse_cli.analysis.experiments import Experiment, FinishedRuns, group, grouped, is_of_recipe
 from cse_cli.analysis.papers import (
     ScoreColumn,
     ScoreLayout,
@@ -24,20 +23,12 @@ from cse_cli.analysis.papers import (
     reproductions_of,
     scores_its_name,
     table_of,
-    word_overlap_row,
 )
-from cse_cli.analysis.score_table import (
-    Mark,
-    Score,
-    ScoreRow,
-    ScoreTable,
-    correct_row,
-    score_alone,
-)
+from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable, measure
+from cse_cli.analysis.tables import Block, Chosen, build, paper_table, rank_by, study_runs, study_table
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
 from cse_cli.recipe.study import studies_of
-from cse_cli.runs.index import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE, FieldRow
@@ -52,9 +43,6 @@ COMMUNITY_SOURCE = "https://github.com/Doragd/Awesome-Sentence-Embedding @ e0c8e
 """Source of the rows that name none."""
 ROUNDED = 0.015
 """Largest difference between a listed average and the mean of its cells that rounding explains."""
-
-Chosen = Sequence[tuple[Experiment, int]]
-"""Configurations to show, each with the number of configurations of which it is the best."""
 
 
 @dataclass(frozen=True)
@@ -86,26 +74,6 @@ class LeaderboardQuery:
         return self.language in (None, result.language)
 
 
-@dataclass(frozen=True)
-class FinishedRuns:
-    """Finished runs and their origin."""
-
-    results: Sequence[Result]
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Run → cell of the study that it was started for."""
-    status: RecipeStatus | None = None
-    """Relation of all runs to the files of their recipes. Default: by the files."""
-    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Run → settings that its `--set` changed."""
-
-
-def read_finished_runs() -> FinishedRuns:
-    """Return all finished runs."""
-    runs = finished_runs()
-    changes = {run.run_id: run.about.changes for run in runs if run.about.changes}
-    return FinishedRuns([run.result for run in runs if run.result is not None], study_cells(runs), changes=changes)
-
-
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the selected tables. Unknown names are errors."""
     if query.community and query.by_paper:
@@ -114,93 +82,68 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
             "omit one of them; --encoder and --recipe can be combined with both",
             code="leaderboard.conflicting_options",
         )
-    addresses = find_tables(query.paper, query.table) if query.by_paper else []
-    _check_names(query, runs.results)
-    selected = [result for result in runs.results if query.selects(result)]
-    ran = group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool)
-    if query.encoder is not None:
-        known = reported_encoders() | {encoder_of(one) for one in ran}
-        if query.encoder_name not in known:
-            raise UnknownNameError(*_unknown("encoder", query.encoder, known), code="leaderboard.unknown_encoder")
-        ran = [
-            one
-            for one in ran
-            if (community_place(one)[1] if query.community else encoder_of(one)) == query.encoder_name
-        ]
-    if query.community:
-        return _with_community(ran, query)
-    if not query.by_paper:
-        tables = encoder_tables(ran, every=bool(query.recipes))
-        return tables if tables or query.recipes else reported_tables(query)
-    found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
-    always = query.table is not None or not runs.results
-    made = [table for one in addresses for table in _paper_tables(one, ran, found, always, query.pool)]
-    filtered = (_filtered(table, query) for table in made)
-    return [table for table in filtered if table.rows]
-
-
-def _with_community(ran: Sequence[Experiment], query: LeaderboardQuery) -> list[ScoreTable]:
-    """Return the community leaderboard, and tables of encoders that it does not list."""
-    every = bool(query.recipes)
-    listed = query.language in (None, COMMUNITY_LANGUAGE)
-    tables = community_tables(ran, query.encoder_name, every=every) if listed else []
-    names = {model_name(row.encoder) for row in papers.field_rows()}
-    return tables + encoder_tables([one for one in ran if community_place(one)[1] not in names], every=every)
-
-
-def _check_names(query: LeaderboardQuery, results: Sequence[Result]) -> None:
-    """Reject a recipe that does not exist and a language that no run and no reported row has."""
     for recipe in query.recipes:
-        if not any(is_of_recipe(one, recipe) for one in results) and not is_file(find(recipe)):
-            names = [*(recipe_name(one.recipe) for one in results), *all_recipes()]
+        if not any(is_of_recipe(one, recipe) for one in runs.results) and not is_file(find(recipe)):
+            names = [*(recipe_name(one.recipe) for one in runs.results), *all_recipes()]
             raise UnknownNameError(
                 f"--recipe '{recipe}': no run and no recipe has this name.{suggestion(recipe_name(recipe), names)}",
                 "run `cse list recipes` to list all",
                 code="leaderboard.unknown_recipe",
             )
-    if query.language is not None:
-        found = [*(result.language for result in results), *(row.language for row in reported_rows())]
-        known = {language for language in found if language}
-        if query.language not in known:
-            raise UnknownNameError(*_unknown("language", query.language, known), code="leaderboard.unknown_language")
-
-
-def _unknown(option: str, given: str, known: set[str]) -> tuple[str, str]:
-    """Return message and next action for an unknown value of an option."""
-    message = f"--{option} '{given}': no run and no paper has this {option}.{suggestion(given, sorted(known))}"
-    more = ", …" if len(known) > 5 else ""
-    return message, f"use one of: {', '.join(sorted(known)[:5])}{more}"
-
-
-def _paper_tables(
-    address: tuple[str, str],
-    ran: Sequence[Experiment],
-    runs: FinishedRuns,
-    always: bool,
-    pool: bool,
-) -> Iterator[ScoreTable]:
-    """Yield a paper's table for each study with results, and for the runs that belong to no study."""
-    # The studies with the paper's encoders come first.
-    found = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
-    studies = [study_runs(one, runs.results, runs.tags, pool=pool) for one in found]
-    started = [study for study in studies if study.any]
-    yield from (study_table(study, *address) for study in started)
-    table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})
-    if has_runs or (always and not started):
-        commands = "; ".join(f"cse run {study.study.name}" for study in studies)
-        yield table.model_copy(update={"command": commands or None})
-
-
-def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
-    """Return the table without reported rows of another encoder or language."""
-
-    def fits(row: ScoreRow) -> bool:
-        return row.source == "measured" or (
-            query.encoder_name in (None, row.model, table.encoder)
-            and query.language in (None, row.language or query.language)
+    languages = [*(one.language for one in runs.results), *(row.language for row in reported_rows())]
+    _check_name(query.language, query.language, languages, "language", code="leaderboard.unknown_language")
+    selected = [result for result in runs.results if query.selects(result)]
+    ran = group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool)
+    if query.encoder is not None:
+        encoders = [*reported_encoders(), *map(encoder_of, ran)]
+        _check_name(query.encoder, query.encoder_name, encoders, "encoder", code="leaderboard.unknown_encoder")
+        place = (lambda one: community_place(one)[1]) if query.community else encoder_of
+        ran = [one for one in ran if place(one) == query.encoder_name]
+    every = bool(query.recipes)
+    if query.community:  # and tables of encoders that it does not list
+        listed = query.language in (None, COMMUNITY_LANGUAGE)
+        tables = community_tables(ran, query.encoder_name, every=every) if listed else []
+        known = {model_name(row.encoder) for row in papers.field_rows()}
+        return tables + encoder_tables([one for one in ran if community_place(one)[1] not in known], every=every)
+    if not query.by_paper:
+        tables = encoder_tables(ran, every=every)
+        return tables if tables or query.recipes else reported_tables(query)
+    found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
+    tables = []
+    for address in find_tables(query.paper, query.table):
+        # The studies with the paper's encoders come first.
+        of_paper = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
+        studies = [study_runs(one, found, pool=query.pool) for one in of_paper]
+        started = [study for study in studies if study.any]
+        tables += [study_table(study, *address) for study in started]
+        table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})
+        if has_runs or (not started and (query.table is not None or not runs.results)):
+            commands = "; ".join(f"cse run {study.name}" for study in of_paper)
+            tables.append(table.model_copy(update={"command": commands or None}))
+    filtered = []
+    for table in tables:  # without reported rows of another encoder or language
+        rows = tuple(
+            row
+            for row in table.rows
+            if row.source == "measured"
+            or (
+                query.encoder_name in (None, row.model, table.encoder)
+                and query.language in (None, row.language or query.language)
+            )
         )
+        filtered += [table.model_copy(update={"rows": rows})] if rows else []
+    return filtered
 
-    return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
+
+def _check_name(given: str | None, name: str | None, names: Iterable[str | None], option: str, *, code: str) -> None:
+    """Reject the value of an option that no run and no reported row has."""
+    known = sorted({one for one in names if one})
+    if given is not None and name not in known:
+        raise UnknownNameError(
+            f"--{option} '{given}': no run and no paper has this {option}.{suggestion(given, known)}",
+            f"use one of: {', '.join(known[:5])}{', …' if len(known) > 5 else ''}",
+            code=code,
+        )
 
 
 def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[ScoreTable]:
@@ -289,38 +232,36 @@ def encoder_table(
     chosen = chosen_by_dev(members, every=every)
     dev = selecting_column(members)
     columns = _columns(language, layout, members, dev)
-    measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
-
-    def rank(row: ScoreRow) -> tuple[bool, float, str]:
-        return *rank_by(layout.ranking, row), "" if layout.ranking else row.recipe or ""
-
-    ranked = sorted([*known, *measured], key=rank)
+    known.sort(key=lambda row: rank_by(layout.ranking, row))
+    open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in known if row.recipe))
+    of_recipes = [[row for row in known if row.recipe == recipe] for recipe in open_recipes]
+    fullest = {id(max(rows, key=lambda row: len(row.scores))) for rows in of_recipes}
+    blocks = []
+    for row in known:
+        empty = {"source": "measured", "reported_in": (), "scores": {}, "notes": (), "reproduces": row.name}
+        blocks.append(Block([row, row.model_copy(update=empty)] if id(row) in fullest else [row]))
+    for experiment, best_of in chosen:
+        paper = experiment.latest.paper
+        own = find_reported_row(paper.key, paper.table, paper.row) if paper else None
+        of_row = layout.in_metric(columns, table_of(own).rows[own.name].score) if own else columns
+        blocks.append(Block([], [(experiment, best_of)], of_row, own, layout.reported_scores(own) if own else None))
     remarks: tuple[str, ...] = ()
     if dev is not None:
         headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
         remarks = (SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}"),)
-    open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-    return ScoreTable(
+    return build(
+        blocks,
+        columns,
+        [one for one, _ in chosen],
+        layout.ranking,
+        first=_untrained(encoder, columns, chosen),
         kind="encoder",
         heading=f"{encoder} ({language}){layout.unit_text}",
         encoder=encoder,
         language=language,
-        columns=tuple(column.heading for column in columns),
-        ranking=layout.ranking,
-        rows=(
-            *_untrained(encoder, columns, chosen),
-            *_with_empty(ranked, open_recipes),
-            *word_overlap_row([one for one, _ in chosen], columns),
-        ),
         remarks=remarks,
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
     )
-
-
-def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
-    """Return the sort key of a row: the highest score first, rows without it last."""
-    score = row.scores.get(heading)
-    return score is None, -score.mean if score else 0.0
 
 
 def _columns(
@@ -345,22 +286,13 @@ def _columns(
     return found
 
 
-def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[ScoreColumn]) -> ScoreRow:
-    paper = experiment.latest.paper
-    row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
-    reported = layout.reported_scores(row) if row else None
-    metric = table_of(row).rows[row.name].score if row else None
-    scores = row_scores(experiment, layout, columns, reported, metric)
-    return measured_row(experiment, scores, row, best_of, layout.ranking)
-
-
 def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Chosen) -> Iterator[ScoreRow]:
     """Yield the encoder before training, one row for all recipes that give it the same scores."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[Experiment, dict[str, Score]]]] = {}
     for experiment, _ in chosen:
         if experiment.latest.paper is None:
             values = {column.heading: column.values(experiment, "untrained") for column in columns}
-            scores = {heading: score_alone(of_seeds) for heading, of_seeds in values.items() if of_seeds}
+            scores = {heading: measure(of_seeds) for heading, of_seeds in values.items() if of_seeds}
             key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
             found.setdefault(key, []).append((experiment, scores))
     found.pop((), None)
@@ -375,37 +307,6 @@ def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Chosen) -> 
             seeds=first.seeds if any(score.std is not None for score in scores.values()) else (),
             scores=scores,
         )
-
-
-def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
-    """Yield rows, and below the fullest row of each recipe an empty row for its runs."""
-    fullest = [
-        max((row for row in rows if row.recipe == recipe), key=lambda row: len(row.scores)) for recipe in recipes
-    ]
-    empty = {"source": "measured", "reported_in": (), "scores": {}, "notes": ()}
-    for row in rows:
-        yield row
-        if any(row is one for one in fullest):
-            yield row.model_copy(update={**empty, "reproduces": row.name})
-
-
-def row_scores(
-    experiment: Experiment,
-    layout: ScoreLayout,
-    columns: Sequence[ScoreColumn],
-    reported: Mapping[str, Score] | None,
-    metric: str | None = None,
-) -> dict[str, Score]:
-    """Return the cells of one experiment, tested and corrected together.
-
-    `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
-    with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
-    """
-    columns = [replace(one, metric=metric) if metric and one in layout.columns else one for one in columns]
-    scores = compared_scores(experiment, {column: column.values(experiment) for column in columns}, reported)
-    judging = {one.heading for one in columns if experiment.fresh and experiment.judges(one.evaluator)}
-    tested = {heading: score if heading in judging else score.untested() for heading, score in scores.items()}
-    return correct_row(tested, layout.ranking)
 
 
 def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
@@ -479,14 +380,38 @@ def _new_seeds(one: Experiment, every: Sequence[Experiment]) -> set[int]:
 
 
 def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:
-    """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
+    """Return one table for each list and encoder, ranked by average, with your runs below the row that they reproduce.
+
+    `every` shows all configurations, where a table has runs.
+    """
     layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
     found = []
     for (which, name), rows in grouped(papers.listed_rows(), lambda row: (row.list, row.encoder)).items():
-        place = (which, model_name(name))
-        members = [one for one in ran if community_place(one) == place and layout.scored(one)]
-        if encoder in (None, model_name(name)) and (members or not every):
-            found.append(_community_table(which, layout, rows, chosen_by_dev(members, every=every)))
+        members = [one for one in ran if community_place(one) == (which, model_name(name)) and layout.scored(one)]
+        if encoder not in (None, model_name(name)) or (every and not members):
+            continue
+        chosen = chosen_by_dev(members, every=every)
+        blocks = []
+        others = list(chosen)
+        for given in rows:
+            row = _listed_row(given, layout)
+            below = [one for one in chosen if one[0].status != "other_model" and given.recipe in one[0].names]
+            blocks.append(Block([row], below, layout.in_metric(layout.columns, given.score), row, row.scores))
+            others = [one for one in others if one not in below]
+        blocks += [Block([], [one], layout.columns, None, {}) for one in others]
+        table = build(
+            blocks,
+            layout.columns,
+            [one for one, _ in chosen],
+            layout.ranking,
+            kind="community",
+            heading=f"{name}: {papers.LISTS[which]}{layout.unit_text}",
+            encoder=model_name(name),
+            language=COMMUNITY_LANGUAGE,
+            table=which,
+            remarks=(f"source: {'; '.join(dict.fromkeys(one.source or COMMUNITY_SOURCE for one in rows))}",),
+        )
+        found.append(table)
     return found
 
 
@@ -497,38 +422,6 @@ def community_place(experiment: Experiment) -> tuple[str, str]:
             if row.recipe in experiment.names:
                 return row.list, model_name(row.encoder)
     return papers.COMMUNITY, encoder_of(experiment) if experiment.latest.language == COMMUNITY_LANGUAGE else ""
-
-
-def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow], chosen: Chosen) -> ScoreTable:
-    """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
-
-    def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
-        scores = row_scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
-        return measured_row(experiment, scores, row, best_of)
-
-    blocks, others = [], list(chosen)
-    for given in listed:
-        row = _listed_row(given, layout)
-        below = [one for one in chosen if one[0].status != "other_model" and given.recipe in one[0].names]
-        blocks.append([row, *(measured(*one, row, given.score) for one in below)])
-        others = [one for one in others if one not in below]
-    blocks += [[measured(*one, None, None)] for one in others]
-    blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
-    encoder = listed[0].encoder
-    return ScoreTable(
-        kind="community",
-        heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
-        encoder=model_name(encoder),
-        language=COMMUNITY_LANGUAGE,
-        table=which,
-        columns=tuple(column.heading for column in layout.columns),
-        ranking=layout.ranking,
-        rows=(
-            *(row for block in blocks for row in block),
-            *word_overlap_row([one for one, _ in chosen], layout.columns),
-        ),
-        remarks=(f"source: {'; '.join(dict.fromkeys(one.source or COMMUNITY_SOURCE for one in listed))}",),
-    )
 
 
 def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:

@@ -65,7 +65,16 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
     columns = table.columns if wide or not community else table.columns[-1:]
     rows: list[Row] = []
     for row in table.rows:
-        label = row_label(row, table, places=wide and not community) + note_numbers(row, notes)
+        label, settings = row.name, f" [{', '.join(row.settings)}]" if row.settings else ""
+        if row.source == "measured" and table.kind == "encoder":
+            label = f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
+        elif row.source == "measured" and community:
+            label = f"your runs{configuration_text(row)}"
+        elif row.source == "measured" and table.kind != "comparison":
+            label = f"your runs: {row.recipes}{settings}, {row.model}"
+        elif wide and row.source == "paper" and table.kind == "encoder" and row.reported_in:
+            label = f"{row.name} · {', '.join(row.reported_in)}"
+        label += note_numbers(row, notes)
         scores = [row.scores.get(column, EMPTY) for column in columns]
         after, blank = ((Cell(row.recipe or ""),), (Cell(),)) if community else ((), ())
         means = (Cell("" if score is EMPTY else score.text()) for score in scores)
@@ -78,21 +87,6 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
             rows.append(Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True))
     headings, align = ("n", *columns, *(["recipe"] if community else [])), "p" + "r" * (1 + len(columns))
     return Table(table.heading, headings, tuple(rows), notes, align=f"{align}l" if community else align)
-
-
-def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
-    """Return the label of a row. `places` adds the tables that report it."""
-    if row.source != "measured":
-        named = places and row.source == "paper" and table.kind == "encoder" and row.reported_in
-        return f"{row.name} · {', '.join(row.reported_in)}" if named else row.name
-    if table.kind == "comparison":
-        return row.name
-    if table.kind == "community":
-        return f"your runs{configuration_text(row)}"
-    if table.kind == "encoder":
-        return f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
-    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
-    return f"your runs: {row.recipes}{settings}, {row.model}"
 
 
 def configuration_text(row: ScoreRow) -> str:
@@ -290,7 +284,15 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
         notes: Whether to print the notes on all rows, and the remarks on the tables, too.
     """
     lines = [shown_lines(table) for table in tables]
-    shown = [_only(table, of_table) for table, of_table in zip(tables, lines, strict=True)]
+    shown = []
+    for table, of_table in zip(tables, lines, strict=True):  # the rows of these lines with the scores that they show
+        column, rows = table.shown_column, []
+        for row in {id(row): row for line in of_table for row in (line.published, line.own) if row}.values():
+            score = row.scores.get(column)
+            if score is not None and row.source in PUBLISHED:
+                score = score.model_copy(update={"std": None})
+            rows.append(row.model_copy(update={"scores": {} if score is None else {column: score}}))
+        shown.append(table.model_copy(update={"rows": tuple(rows)}))
     listed = notes_of([*shown, *tables]) if notes else notes_of(shown)
     with stdout_console(WIDTH) as console:
         for table, of_table in zip(tables, lines, strict=True):
@@ -307,17 +309,6 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
             ends.append(f"Other encoders: --encoder {', '.join(others)}.")
         for text in ends:
             console.print(Text(text))
-
-
-def _only(table: ScoreTable, lines: Iterable[Line]) -> ScoreTable:
-    """Return the table with the rows of these lines, and the scores that these lines show."""
-    column, rows = table.shown_column, []
-    for row in {id(row): row for line in lines for row in (line.published, line.own) if row}.values():
-        score = row.scores.get(column)
-        if score is not None and row.source in PUBLISHED:
-            score = score.model_copy(update={"std": None})
-        rows.append(row.model_copy(update={"scores": {} if score is None else {column: score}}))
-    return table.model_copy(update={"rows": tuple(rows)})
 
 
 def to_markdown(tables: Sequence[ScoreTable]) -> str:

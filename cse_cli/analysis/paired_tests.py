@@ -1,18 +1,19 @@
-"""Comparison of two methods on the same sentence pairs, resampled with the trained models unchanged."""
+"""Tests between two methods: on the same sentence pairs, resampled with the trained models unchanged, and a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 from pydantic import BaseModel
 
-from cse_cli.analysis.headlines import metric_value
+from cse_cli.analysis.experiments import metric_value
+from cse_cli.core.plans import SeedPlan
 from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, read_series
-from cse_cli.core.stats import LEVEL
+from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
 from cse_cli.runs.record import folder_of
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
@@ -232,3 +233,76 @@ def read_pairs(
             kept.append((run_id, series[run_id], run.fingerprints.get(data, "")))
         pairs[name] = resample_runs(kept, name, resamples)
     return PairedTests(pairs, frozenset(run_id for run_id in runs if not series[run_id]))
+
+
+Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "incomplete", "selecting", "untested"]
+"""Kind of conclusion.
+
+"different": the test over seeds rejects equality after all corrections. "undecided": it does not. "equal": no seed
+shows a difference. "constant": every seed shows the same difference, so there is nothing to test. "one_seed": there is
+no standard deviation. "incomplete": planned seeds are missing. "selecting": the metric selected the states. "untested":
+it is not the primary metric, and the user did not name it.
+"""
+
+
+def verdict(
+    second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, plan: SeedPlan
+) -> tuple[Finding, str]:
+    """Return the conclusion about a metric and its sentence. "higher" is not called "better" if that is not known."""
+    finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), plan)
+    if pairs is None or pairs.p_adjusted is None or finding in ("equal", "incomplete"):
+        return finding, text
+    separates = pairs.p_adjusted < LEVEL
+    if finding == "different":
+        explained = not separates or pairs.difference * seeds.difference <= 0
+        clause = "; but the choice of sentence pairs could explain it"
+        return finding, text + (clause if explained else "; the choice of sentence pairs does not explain it either")
+    if finding == "undecided":
+        clause = "; for these trained models, the choice of sentence pairs does not explain it"
+        return finding, text + (clause if separates else "")
+    than = "more" if separates else "no more"
+    return finding, f"{text}, {than} than the choice of sentence pairs explains ({p_text(pairs.p_adjusted)})"
+
+
+def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan) -> tuple[Finding, str]:
+    n, gap, which = len(seeds.seeds), _size(abs(seeds.difference)), words[0 if seeds.difference > 0 else 1]
+    if seeds.difference == 0 and not seeds.std:
+        return "equal", f"no difference in {'the one seed' if n == 1 else f'any of {n} seeds'}"
+    if n == 1:
+        return "one_seed", f"not decided: one seed has no standard deviation; {second} is {gap} {which} with it"
+    if seeds.constant:
+        same = f"{second} is {gap} {which} with each of {n} seeds"
+        return "constant", f"{same}: the seed has no effect, so there is nothing to test"
+    if plan.mode == "incomplete":
+        return "incomplete", f"not decided: {plan.text}"
+    if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
+        test = f"{n} seeds, {plan.text}, {p_text(seeds.p_adjusted)}"
+        return "different", f"{second} is {which} by {gap}{_half(seeds)} ({test})"
+    if seeds.level is None:
+        return "undecided", f"not tested, because the primary metric shows no difference: {second} is {gap} {which}"
+    text = f"not distinguishable with {n} seeds, {plan.text}: {second} is {gap}{_half(seeds)} {which}"
+    p = seeds.p_in(seeds.mode)
+    if p is not None and p < LEVEL:
+        return "undecided", f"{text}; uncorrected {p_text(p)}"
+    needed = "" if seeds.seeds_needed is None else f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
+    return "undecided", text + needed
+
+
+def _half(seeds: Paired) -> str:
+    """Return half the interval. Empty if the interval is unbounded."""
+    return "" if seeds.low is None or seeds.high is None else f" ± {_size((seeds.high - seeds.low) / 2)}"
+
+
+def p_text(p: float) -> str:
+    """Return "p = 0.031", or "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def seeds_text(n: int) -> str:
+    """Return the seeds needed, marked as an estimate from few seeds."""
+    return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"
+
+
+def _size(value: float) -> str:
+    """Return two decimals, or one significant digit if these were 0."""
+    return f"{value:.2f}" if value >= 0.005 or value == 0 else f"{value:.1g}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 
 from cse_cli.analysis.experiments import Experiment, grouped
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
 from cse_cli.recipe.study_schema import Study
 from registry import papers
-from registry.papers import AVERAGE, Column, Reproduction, Table
+from registry.papers import AVERAGE, Column, Table
 from registry.resources import catalog
 
 AVERAGE_HEADING = "Avg"
@@ -118,6 +119,9 @@ class ScoreColumn:
             metric have it as, for example, "spearman_all".
         data: `Result.data_of` of the evaluator. None in a paper's column, whose evaluator scores the data set that has
             its name, as far as the records contain it.
+        digits: Number of decimals to show.
+        gain_of: Column whose difference from other runs this one is. None for a column of scores.
+        minus: Candidates for these runs. The first ones with seeds in common are used, seed by seed.
     """
 
     heading: str
@@ -126,12 +130,22 @@ class ScoreColumn:
     averaged: tuple[str, ...] = ()
     aggregate: str = ""
     data: tuple[str, ...] | None = None
+    digits: int = 2
+    gain_of: ScoreColumn | None = None
+    minus: tuple[Experiment, ...] = ()
 
     def values(self, experiment: Experiment, of: State = "scores") -> list[float]:
         """Return the score of every seed.
 
         Empty if a seed lacks it or scored other data, or the average has a score that selects.
         """
+        if self.gain_of is not None:
+            mine = dict(zip(experiment.seeds, self.gain_of.values(experiment), strict=False))
+            for other in self.minus:
+                theirs = dict(zip(other.seeds, self.gain_of.values(other), strict=False))  # empty if a seed lacks it
+                if common := [seed for seed in mine if seed in theirs]:
+                    return [mine[seed] - theirs[seed] for seed in common]
+            return []
         if (
             self.evaluator == AVERAGE
             and not experiment.test_selected
@@ -152,16 +166,31 @@ def scores_its_name(result: Result, evaluator: str) -> bool:
     return not scored or not pairs or list(scored) == [f"{evaluator}/test"]
 
 
-def columns_of(table: Table, study: Study | None = None, row: str | None = None) -> list[ScoreColumn]:
-    """Return the columns of a paper's table. The scores of a study, then those of a row, take precedence."""
+def columns_of(
+    table: Table,
+    study: Study | None = None,
+    row: str | None = None,
+    by_name: Mapping[str, Sequence[Experiment]] = MappingProxyType({}),
+) -> list[ScoreColumn]:
+    """Return the columns of a paper's table. The scores of a study, then those of a row, take precedence.
+
+    `by_name` has the runs of each row, for columns of differences.
+    """
     averaged = tuple(column.evaluator for column in table.columns if column.evaluator not in (None, AVERAGE))
-    found = []
+    found: list[ScoreColumn] = []
     for column in table.columns:
         own = None if study is None else study.score_of(column.name)
         evaluator, _, metric = (own or column.evaluator or "").partition(".")
         key, aggregate = table.score_of(column, row), (table.aggregate or "").partition(":")[0]
-        found.append(ScoreColumn(column.name, evaluator, metric or key, averaged, aggregate if key == RANKED else ""))
-    return found
+        aggregate = aggregate if key == RANKED else ""
+        digits = 2 if row is None else max(2, len(table.rows[row].cells[len(found)].partition(".")[2]))
+        found.append(ScoreColumn(column.name, evaluator, metric or key, averaged, aggregate, digits=digits))
+    named = {column.heading: column for column in found}
+    return [
+        column if printed.minus is None
+        else replace(column, gain_of=named[printed.of or ""], minus=tuple(by_name.get(printed.minus, ())))
+        for column, printed in zip(found, table.columns, strict=True)
+    ]  # fmt: skip
 
 
 def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreColumn]) -> Iterator[ScoreRow]:
@@ -219,6 +248,10 @@ class ScoreLayout:
         """Return evaluator and metric of the columns that runs have scores in, without the average."""
         own = [c for c in self.columns if c.evaluator != AVERAGE and c.values(experiment)]
         return {(column.evaluator, column.metric) for column in own}
+
+    def in_metric(self, columns: Sequence[ScoreColumn], metric: str | None) -> list[ScoreColumn]:
+        """Return columns, those of this layout with the metric of a reported row if it has its own."""
+        return [replace(one, metric=metric) if metric and one in self.columns else one for one in columns]
 
     def reported_scores(self, row: ScoreRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""
@@ -309,26 +342,25 @@ def reproductions_of(recipes: Iterable[str | None], layout: ScoreLayout) -> list
     headings = {column.evaluator: column.heading for column in layout.columns}
     wanted = set(recipes)
     of_recipes = (one for one in papers.reproductions() if one.recipe in wanted)
-    sources = grouped(of_recipes, lambda one: (one.recipe, one.source))
-    rows = (_reproduction(measured, headings) for measured in sources.values())
-    return [row for row in rows if row.scores]
-
-
-def _reproduction(measured: list[Reproduction], headings: dict[str, str]) -> ScoreRow:
-    first = measured[0]
-    ranges = ", ".join(f"{one.score} {one.low:.2f} to {one.high:.2f}" for one in measured)
-    runs = "one run" if first.n == 1 else f"{first.n} runs ({ranges})"
-    notes = dict.fromkeys([f"{runs}, {first.source}", *(one.note for one in measured if one.note)])
-    scores = {
-        headings[one.score]: Score(mean=one.mean, std=one.std, n=one.n, low=one.low, high=one.high)
-        for one in measured
-        if one.score in headings
-    }
-    return ScoreRow(
-        source="reproduction",
-        name=f"{first.paper}: reproduction by others",
-        reported_in=(first.source,),
-        recipe=first.recipe,
-        scores=scores,
-        notes=("; ".join(notes),),
-    )
+    rows = []
+    for measured in grouped(of_recipes, lambda one: (one.recipe, one.source)).values():
+        first = measured[0]
+        ranges = ", ".join(f"{one.score} {one.low:.2f} to {one.high:.2f}" for one in measured)
+        runs = "one run" if first.n == 1 else f"{first.n} runs ({ranges})"
+        notes = dict.fromkeys([f"{runs}, {first.source}", *(one.note for one in measured if one.note)])
+        scores = {
+            headings[one.score]: Score(mean=one.mean, std=one.std, n=one.n, low=one.low, high=one.high)
+            for one in measured
+            if one.score in headings
+        }
+        if scores:
+            row = ScoreRow(
+                source="reproduction",
+                name=f"{first.paper}: reproduction by others",
+                reported_in=(first.source,),
+                recipe=first.recipe,
+                scores=scores,
+                notes=("; ".join(notes),),
+            )
+            rows.append(row)
+    return rows

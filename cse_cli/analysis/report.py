@@ -1,54 +1,76 @@
-"""`cse report`: the report of a run, and the file that is written."""
+"""`cse report`: the report of a run or a study, with the commands that run it again, and the file that is written."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
-from cse_cli.analysis.compare import compare, find_method, find_methods, names_recipe, names_run
-from cse_cli.analysis.compare_view import comparison_parts
+import tomlkit
+
+from cse_cli.analysis.compare import (
+    ComparisonDocument,
+    compare,
+    compare_rows,
+    find_method,
+    find_methods,
+    names_recipe,
+    names_run,
+)
+from cse_cli.analysis.compare_view import (
+    Part,
+    baseline_of,
+    changes_table,
+    comparison_parts,
+    interval_text,
+    summary_legend,
+    summary_lines,
+    summary_parts,
+    without_directories,
+)
 from cse_cli.analysis.experiments import (
+    Change,
     Experiment,
+    FinishedRuns,
     by_seed,
     differences,
     group,
+    headlines,
     mixed_environments,
+    read_finished_runs,
     read_resolved,
-    study_cells,
+    recipe_changes,
 )
-from cse_cli.analysis.leaderboard_view import table_parts
+from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.paired_tests import main_metrics
-from cse_cli.analysis.paper_tables import paper_table
+from cse_cli.analysis.paired_tests import main_metrics, p_text
 from cse_cli.analysis.papers import find_reported_row
-from cse_cli.analysis.report_study import study_report
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.rerun import (
-    changes_table,
-    commands,
-    environment_facts,
-    environment_settings,
-    fingerprints,
-    recipe_text,
-    rerun,
-)
-from cse_cli.core.formatting import mean_text, signed
+from cse_cli.analysis.tables import StudyRuns, paper_table, study_runs, study_table, trend
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import WORD_OVERLAP, PaperRow, Result
+from cse_cli.core.stats import Paired
 from cse_cli.core.tables import Cell, Row, Table, plain_table
-from cse_cli.recipe.files import all_recipes, all_studies
-from cse_cli.recipe.study import find_study
+from cse_cli.recipe import cells
+from cse_cli.recipe.files import all_recipes, all_studies, bare_name, name_of
+from cse_cli.recipe.load import load
+from cse_cli.recipe.study import find_study, load_study, origins_of
+from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
-from cse_cli.runs.index import RecordedRun, all_runs, find_run, finished_runs, read_run
+from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.papers import AVERAGE
+from registry.papers import AVERAGE, reported_difference
+from registry.paths import is_file
 
 VISIBLE = 0.005
 """Smallest standard deviation that two decimals show."""
@@ -56,6 +78,12 @@ CURVE = "training_curve"
 """Name of the figure that belongs to the section on training."""
 LOSS, PARTS = "train/loss", "loss/"
 """Name of the recorded loss, and prefix of its parts."""
+SAVED = "recipe.toml"
+"""Name of the file in which a reader saves the resolved recipe."""
+DIGEST = 16
+"""Number of characters of a fingerprint in a report. `result.json` contains all of them."""
+ADDRESS = re.compile(r"[/\\]|://")
+"""Pattern of values that contain a directory or a server. A report omits them because they are private."""
 
 
 def write_report(argument: str, output: Path | None, baseline: str | None, *, force: bool) -> Path:
@@ -74,15 +102,26 @@ def write_report(argument: str, output: Path | None, baseline: str | None, *, fo
             f"omit --baseline, or compare two recipes: cse compare {baseline} RECIPE",
             code="report.baseline_of_study",
         )
-    finished = finished_runs()
-    results = [run.result for run in finished if run.result is not None]
-    run_id = "" if study is not None else find_reported_run(argument, results)
+    finished = read_finished_runs()
+    run_id = "" if study is not None else find_reported_run(argument, finished.results)
     path = output or Path(f"report-{run_id[:8] if study is None else study.stem}.html")
-    _check_target(path, force=force)
-    if study is None:
-        report = run_report(run_id, baseline, results)
-    else:
-        report = study_report(argument, results, study_cells(finished))
+    is_html, is_markdown = path.suffix.lower() in HTML, path.suffix.lower() in MARKDOWN
+    if not is_html and not is_markdown:
+        raise CseError(f"--output: '{path}' is not .html or .md", "use report.html or report.md", code="report.format")
+    if path.is_dir():
+        raise CseError(f"--output: '{path}' is a directory", f"use {path}/report.html", code="report.is_directory")
+    if not path.parent.is_dir():
+        raise CseError(
+            f"--output: directory '{path.parent}' does not exist", f"mkdir {path.parent}", code="report.no_directory"
+        )
+    for existing in filter(Path.exists, [path, figures_directory(path)] if is_markdown else [path]):
+        if not force:
+            raise CseError(
+                f"'{existing}' already exists",
+                "add --force to overwrite it, or choose another --output",
+                code="report.exists",
+            )
+    report = run_report(run_id, baseline, finished.results) if study is None else study_report(argument, finished)
     try:
         write_pages(report, path)
     except OSError as error:
@@ -92,25 +131,6 @@ def write_report(argument: str, output: Path | None, baseline: str | None, *, fo
             code="report.cannot_write",
         ) from error
     return path
-
-
-def _check_target(path: Path, *, force: bool) -> None:
-    if path.suffix.lower() not in (*HTML, *MARKDOWN):
-        raise CseError(f"--output: '{path}' is not .html or .md", "use report.html or report.md", code="report.format")
-    if path.is_dir():
-        raise CseError(f"--output: '{path}' is a directory", f"use {path}/report.html", code="report.is_directory")
-    if not path.parent.is_dir():
-        raise CseError(
-            f"--output: directory '{path.parent}' does not exist", f"mkdir {path.parent}", code="report.no_directory"
-        )
-    targets = [path, figures_directory(path)] if path.suffix.lower() in MARKDOWN else [path]
-    for existing in filter(Path.exists, targets):
-        if not force:
-            raise CseError(
-                f"'{existing}' already exists",
-                "add --force to overwrite it, or choose another --output",
-                code="report.exists",
-            )
 
 
 def find_reported_run(argument: str, results: Sequence[Result]) -> str:
@@ -174,7 +194,7 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "seeds": seeds,
         "how": how,
         "changes": changes_table(how.changes or (), ("current file", "this run")),
-        "recipe": recipe_text(resolved) if resolved else "",
+        "recipe": to_toml(without_directories(resolved)) if resolved else "",
         "scores": _scores_table(own, result.seed),
         "remarks": [*_remarks(run, own), *left_out],
         "paper": _paper_parts(own, result.paper),
@@ -198,7 +218,7 @@ def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Se
     if find_study(argument) is not None:
         raise CseError(f"--baseline '{argument}' is a study", "name a recipe or a run", code="report.baseline_is_study")
     known = [*(one for one in results if one.run_id != run.run_id), *filter(None, [run.result])]
-    (found, _), _ = find_methods([argument, run.run_id], known)
+    (found, _), _ = find_methods([argument, run.run_id], FinishedRuns(known))
     experiment = found.latest.experiment
     if experiment == own.latest.experiment:
         raise CseError(
@@ -284,7 +304,7 @@ def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
 
 def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
+    from cse_cli.analysis.figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = result.metric_for_best_model
@@ -304,7 +324,7 @@ def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | No
 
 def _losses(run_id: str, whose: str) -> list[SavedFigure]:
     """Return the loss of this run by step."""
-    from cse_cli.analysis.run_figures import loss_curves  # imports matplotlib
+    from cse_cli.analysis.figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
     metrics = read_history(folder_of(run_id)).metrics
@@ -314,3 +334,298 @@ def _losses(run_id: str, whose: str) -> list[SavedFigure]:
     parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}
     heading = Heading("Loss", whose)
     return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(recorded[LOSS], parts, heading)))]
+
+
+def study_report(argument: str, finished: FinishedRuns) -> Report:
+    """Return the report of a study."""
+    from cse_cli.analysis.figures import study_figure  # imports matplotlib
+    from cse_cli.core.plotting import as_svg
+
+    runs = study_runs(load_study(argument), finished)
+    study = runs.study
+    if not runs.any:
+        raise CseError(f"no run of '{study.name}' has finished", f"cse run {argument}", code="report.no_finished_run")
+    first, current = runs.cells[0][0], [result for of_cell in runs.current.values() for result in of_cell]
+    svg = as_svg(lambda: study_figure(runs))
+    figures = [SavedFigure(study.name.rpartition("/")[2], study.title, svg)] if svg else []
+    rows = []
+    for cell, _ in runs.cells:
+        settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
+        seeds = ", ".join(str(result.seed) for result in runs.current.get(cell.hash, ()))
+        rows.append((cell.label, cell.recipe, " ".join(settings), cell.hash[:8], seeds or "none"))
+    source = ""
+    if study.answers is not None:  # citation and the table or figure that the study reproduces
+        paper, identifier = papers.load(study.answers[0]), study.answers[1]
+        if drawn := paper.figures.get(identifier):
+            source = f"Figure {drawn.number}: {drawn.caption}"
+        elif table := paper.tables.get(identifier):
+            source = f"{table.title}: {table.caption}"
+        source = f"{paper.citation} {source} {paper.url}"
+    cost = [(runs.tried, "trial"), (current, "run")]
+    took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in cost if of]
+    about_choices = f"Settings with the best mean dev score of {seed_list(study.tune_seeds)}. Other seeds score them:"
+    report_values = {
+        "study": study,
+        "runs": runs,
+        "finished": len(current),
+        "paper": source,
+        "sources": [(name_of(source.path), source.text) for source in origins_of(study.path).sources],
+        "first": first.label,
+        "recipe": to_toml(without_directories(first.load(study.seed_list[0]).recipe.resolved())),
+        "scores": _scores_parts(runs),
+        "reproduces": study.answers is not None and cells.paper_table(study) is not None,
+        "choices": [about_choices, choices_table(runs.choices)] if runs.choices else [],
+        "gains": _gains_parts(runs),
+        "differences": _differences_parts(runs, argument, finished),
+        "figures": figures,
+        "cells": plain_table(["", "recipe", "settings", "hash", "finished seeds"], rows),
+        "cost": f"Training took {' and '.join(took)}, with its evaluations." if current else "",
+        "environment": environment_facts(current, {}) if current else {},
+        "packages": [],
+        "fingerprints": fingerprints(current),
+        "commands": commands(current, [f"cse run {Path(argument).name if Path(argument).is_absolute() else argument}"]),
+    }
+    return Report(study.title, "report_study.md.j2", report_values, figures)
+
+
+def _scores_parts(runs: StudyRuns) -> list[Any]:
+    """Return the paper's table with your scores, or the study's own rows and columns, as parts of a report."""
+    study = runs.study
+    if study.answers is not None and cells.paper_table(study) is not None:
+        return table_parts(study_table(runs, *study.answers))
+    scores = cells.values(study, [cell for cell, _ in runs.cells], runs.current)
+    columns = cells.headings(study, scores)
+    rows = []
+    for name, of_row in scores.items():
+        seeds = max((len(numbers) for numbers in of_row.values()), default=0)
+        constant = seeds > 1 and all(len(set(numbers)) == 1 for numbers in of_row.values())
+        scored = (mean_text(of_row.get(column, [])) for column in columns)
+        rows.append([name, "no seeds" if constant else str(seeds), *scored])
+    table = plain_table(["", "n", *columns], rows, align="p" + "r" * (1 + len(columns)))
+    missing = runs.missing()
+    lines = missing_cells(missing, f"cse run {study.name}") if missing else []
+    about = "n: number of seeds. No seeds: the scores do not depend on the seed. ±: sample standard deviation."
+    return [table, (about, *lines)]
+
+
+def _gains_parts(runs: StudyRuns) -> list[Any]:
+    """Return the gains over the start of each row, by the first headline with both scores. Empty without one."""
+    current = runs.current
+    scores = cells.values(runs.study, [cell for cell, _ in runs.cells], current)
+    name, rows, gains, pairs = "", [], [], []
+    for cell, _ in runs.cells:
+        results = current.get(cell.hash, ())
+        found = [one for run in results for one in headlines(run) if one.gain is not None]
+        if not found or cell.resolved is None:
+            continue
+        evaluate, encoders = cell.resolved.evaluate, cell.resolved.encoders
+        scored = encoders[evaluate.selection_encoder or evaluate.encoder]
+        read = scored.params.get("eval_pooling") or scored.params.get("pooling") or scored.name
+        name = found[0].name
+        dev, gained = [one.score for one in found], [one.gain or 0.0 for one in found]
+        start, seconds = fmean(dev) - fmean(gained), min(run.seconds for run in results)
+        counts = (str(read), str(len(cell.resolved.views)), f"{seconds:.0f}")
+        rows.append((fmean(gained), (cell.label, *counts, f"{start:.2f}", mean_text(dev), signed(fmean(gained)))))
+        gains += gained
+        pairs += [(fmean(of_row), fmean(dev)) for of_row in scores[cell.row].values() if of_row]
+    if not rows:
+        return []
+    header = ["row", "read-out", "views", "time (s)", "start", name, "gain"]
+    ordered = [texts for _, texts in sorted(rows, key=itemgetter(0), reverse=True)]
+    below = sum(gain < 0 for gain, _ in rows)
+    lines = [
+        f"below their own start: {below} of {counted(len(rows), 'row')}, and the selected state of "
+        f"{sum(gain < 0 for gain in gains)} of {counted(len(gains), 'run')}",
+        "start: score before training; read-out: pooling of the scored encoder, or the component that reads it; "
+        "views: texts that a step encodes; time: that of the fastest run, with its evaluations",
+    ]
+    if (along := trend(name, *map(list, zip(*pairs, strict=True)))) is not None:
+        lines.append(f"rank correlation of {name} and score over {along.n} rows: {signed(along.rho)}")
+    return [plain_table(header, ordered, align="plrrrrr"), lines]
+
+
+def _differences_parts(runs: StudyRuns, argument: str, finished: FinishedRuns) -> list[Any]:
+    """Return the differences from the first row: measured, reported, and in the study that this one extends.
+
+    Without a comparison the reason. Empty for a study that reproduces a paper.
+    """
+    if runs.study.answers is not None:
+        return []
+    try:
+        document = compare_rows(runs, argument, runs.study.score)
+    except CseError as error:
+        return [f"Not compared: {error.message}."]
+    others = [*extended_parts(runs.study, document, finished), *reported_parts(runs.study, document)]
+    return [*summary_parts(document), summary_legend(document), *others]
+
+
+def extended_parts(study: Study, document: ComparisonDocument, finished: FinishedRuns) -> list[Part]:
+    """Return the table of the rows that both studies compare, and how far they agree, as parts of a report.
+
+    Empty if the study extends none, or the two do not compare by the same metric with the same first row.
+    """
+    sources = origins_of(study.path).sources
+    if len(sources) == 1:
+        return []
+    extended = load_study(str(sources[1].path))
+    name = extended.name
+    try:
+        other = compare_rows(study_runs(extended, finished), name, extended.score)
+    except CseError:
+        return []
+    metric = document.comparisons[0].main.metric
+    there = {line.name: line for line in summary_lines(other, metric) if line.tested is not None}
+    pairs = [(there[line.name], line) for line in summary_lines(document, metric) if line.name in there]
+    if not pairs or baseline_of(other) != baseline_of(document):
+        return []
+    rows = [(b.name, signed(a.difference), a.verdict, signed(b.difference), b.verdict) for a, b in pairs]
+    same = sum(a.verdict == b.verdict for a, b in pairs)
+    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}"]
+    lines += _agreement("", [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
+    about = f"The same rows in {name}, which this study extends. Each study corrects for its own comparisons:"
+    return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
+
+
+def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
+    """Return the table of reported and measured differences from the first row, as parts of a report.
+
+    It has the rows that state a reported average, compared by the average of the seven sets. Empty if the first row
+    states none.
+    """
+    of_row = {row.row: row.reported for _, row in study.placed_rows() if row.reported}
+    baseline = of_row.get(study.rows[0].row) if study.rows else None
+    names = {side.letter: side.name for side in document.sides}
+    found: list[tuple[str, float, Paired]] = []
+    for one in document.comparisons:
+        recipe = of_row.get(names[one.second])
+        if baseline and recipe and one.main.metric == AVERAGE:
+            difference = reported_difference(recipe, baseline)
+            if difference is not None:
+                found.append((names[one.second], difference, one.main.over_seeds))
+    if not found:
+        return []
+    found.sort(key=lambda one: -one[1])
+    rows = [(name, signed(gap), signed(over.difference), interval_text(over)) for name, gap, over in found]
+    gains = [(gap, over.low, over.high) for _, gap, over in found if gap > 0]
+    excluded = sum(low is not None and high is not None and not low <= gap <= high for gap, low, high in gains)
+    significant = sum(low is not None and low > 0 for _, low, _ in gains)
+    lines = [
+        f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
+        f"{significant}"
+    ]
+    measured, reported = [over.difference for _, _, over in found], [gap for _, gap, _ in found]
+    lines += _agreement(" of reported and measured differences", measured, reported)
+    about = "Differences of the averages that papers report for the same methods, usually with one seed:"
+    return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]
+
+
+def _agreement(what: str, here: Sequence[float], there: Sequence[float]) -> list[str]:
+    """Return a line with the rank correlation of differences here and there. Empty if it is not defined."""
+    along = trend(what, here, there)
+    if along is None or along.p is None:
+        return []
+    return [f"rank correlation{what} over {along.n} rows: {signed(along.rho)} ({p_text(along.p)})"]
+
+
+class Rerun(NamedTuple):
+    """Command that runs an experiment again.
+
+    Args:
+        changes: Differences from the recipe's current file, or None if they are unknown.
+        command: Command for exactly this experiment.
+        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
+    """
+
+    changes: tuple[Change, ...] | None
+    command: str
+    obstacle: str = ""
+
+
+def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[int]) -> Rerun:
+    """Return the command that runs a recipe with these seeds again, and only if its recipe has the hash of the run."""
+
+    def command(*words: str) -> str:
+        seed_options = ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
+        return shlex.join(["cse", "run", *words, *seed_options])
+
+    def from_saved(reason: str) -> str:
+        return f"{reason}, so save the recipe above as {SAVED} first"
+
+    def toml(value: Any) -> str:
+        array = tomlkit.array()
+        array.append(value)
+        return array.as_string()[1:-1]
+
+    source = Path(result.source)
+    here = is_file(source)
+    file = result.source if here else result.recipe
+    name = (bare_name(source) or source.name) if here else result.recipe  # without directories
+    try:
+        today = load(file).recipe
+    except CseError as error:
+        reason = "No recipe has this name" if isinstance(error, UnknownNameError) else "The recipe's file is not valid"
+        return Rerun(None, command(SAVED), from_saved(reason))
+    if today.hash() == result.recipe_hash:
+        return Rerun((), command(name))
+    if resolved is None:
+        return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
+    found = tuple(recipe_changes([today.resolved(), resolved]))
+    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
+    unset = [change.key for change in found if change.values[1] is None]
+    # A search range of a setting that no longer exists is an error.
+    unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
+    with suppress(CseError):
+        if load(file, sets, unset).recipe.hash() == result.recipe_hash:
+            options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
+            return Rerun(found, command(name, *(word for option in options for word in option)))
+    return Rerun(found, command(SAVED), from_saved("No settings turn the recipe's file into this recipe"))
+
+
+def commands(results: Sequence[Result], commands: Iterable[str]) -> str:
+    """Return commands for the console, after the checkout of the commit that all results have in common."""
+    commits = {result.versions.git for result in results if result.versions.git}
+    checkout = [f"git checkout {commit}" for commit in commits] if len(commits) == 1 else []
+    return "\n".join([*checkout, *commands])
+
+
+def environment_settings(noted: Mapping[str, Any]) -> dict[str, str]:
+    """Return the recorded environment variables without those that contain a directory."""
+    found: Mapping[str, str] = noted.get("settings") or {}
+    return {name: value for name, value in found.items() if value and not ADDRESS.search(value)}
+
+
+def environment_facts(results: Sequence[Result], noted: Mapping[str, Any]) -> dict[str, str]:
+    """Return device, versions, commit and time of runs, and the machine that one of them recorded.
+
+    Values that differ between the runs are listed.
+    """
+    versions = [result.versions for result in results]
+    rates = [result.sentences_per_second for result in results if result.sentences_per_second]
+    seconds = [result.seconds for result in results]
+    times = duration(fmean(seconds))
+    if len(seconds) > 1:
+        times = f"{times} per run, {duration(sum(seconds))} for {counted(len(seconds), 'run')}"
+    first, last = (date_and_time(end(result.finished for result in results)) for end in (min, max))
+    cpus, memory = noted.get("cpus"), noted.get("memory_gb")
+    machine = [noted.get("platform"), cpus and counted(int(cpus), "CPU core"), memory and f"{memory} GB memory"]
+    return {
+        "device": distinct(result.device for result in results),
+        "CUDA devices": distinct(noted.get("cuda", ())),
+        "precision": distinct(result.precision for result in results),
+        "machine": ", ".join(str(part) for part in machine if part),
+        "commit of the recipe": distinct((one.git or "").replace("+", " with uncommitted changes") for one in versions),
+        "cse": distinct(one.cse for one in versions),
+        "Python": distinct(one.python for one in versions),
+        "torch": distinct(one.torch for one in versions),
+        "transformers": distinct(one.transformers for one in versions),
+        "settings": ", ".join(f"{name}={value}" for name, value in environment_settings(noted).items()),
+        "finished": first if first == last else f"{first} to {last}",
+        "training time": times,
+        "throughput": f"{fmean(rates):,.0f} training sentences per second" if rates else "",
+    }
+
+
+def fingerprints(results: Sequence[Result]) -> dict[str, str]:
+    """Return data set → its fingerprints in these runs. Several mean that the runs did not read the same data."""
+    names = dict.fromkeys(name for result in results for name in result.fingerprints)
+    return {name: distinct(result.fingerprints.get(name, "")[:DIGEST] for result in results) for name in names}

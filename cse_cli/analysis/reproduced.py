@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -116,7 +116,7 @@ class Verdict(BaseModel, frozen=True):
 
 def judge(score: Score, claim: Claim, *, trained: bool = True) -> Verdict:
     """Return the verdict on a reported number from the score of your seeds. Without training, all runs are equal."""
-    from scipy.special import stdtrit  # a third of a second to import
+    from scipy.special import fdtr, fdtrc, stdtrit  # a third of a second to import
 
     def quantile(tail: float, freedom: int) -> float:
         return float(-stdtrit(freedom, tail))
@@ -129,7 +129,13 @@ def judge(score: Score, claim: Claim, *, trained: bool = True) -> Verdict:
     if not trained:
         low, high = mean - unit, mean + unit
         return Verdict(outcome=outcome(low, high), low=low, high=high, sigma=0.0, level=None, **yours)
-    sigma, freedom, pooled = _estimate(score.std, n, claim.others)
+    sigma, freedom, pooled, others = score.std, n - 1, False, claim.others
+    if others is not None:  # an F test decides whether the variances are different
+        own, theirs, std = n - 1, others.n - 1, score.std or 0.0
+        ratio = (std / others.std) ** 2
+        if sigma is None or 2 * min(fdtr(own, theirs, ratio), fdtrc(own, theirs, ratio)) >= UNEQUAL:
+            squares = own * std**2 + theirs * others.std**2
+            sigma, freedom, pooled = math.sqrt(squares / (own + theirs)), own + theirs, True
     if sigma is None:
         return Verdict(outcome="undecided", freedom=0, more_seeds=FEWEST_FREEDOM + 1 - n, **yours)
     precision = quantile(LEVEL / 2, freedom) * sigma / math.sqrt(n)
@@ -152,21 +158,6 @@ def judge(score: Score, claim: Claim, *, trained: bool = True) -> Verdict:
         outcome=found, sigma=sigma, freedom=freedom, pooled=pooled, low=low, high=high, level=level,
         more_seeds=more_seeds, **yours,
     )  # fmt: skip
-
-
-def _estimate(std: float | None, n: int, others: Spread | None) -> tuple[float | None, int, bool]:
-    """Return the estimate of σ, its degrees of freedom, and whether the published runs are part of it."""
-    from scipy.special import fdtr, fdtrc
-
-    if others is None:
-        return std, n - 1, False
-    own, theirs = n - 1, others.n - 1
-    if std is not None:  # an F test decides whether the variances are different
-        ratio = (std / others.std) ** 2
-        if 2 * min(fdtr(own, theirs, ratio), fdtrc(own, theirs, ratio)) < UNEQUAL:
-            return std, own, False
-    squares = own * (std or 0.0) ** 2 + theirs * others.std**2
-    return math.sqrt(squares / (own + theirs)), own + theirs, True
 
 
 def verdict_text(verdict: Verdict, claim: Claim) -> str:
@@ -250,8 +241,30 @@ def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False
     name = recipe_name(unchanged[0].recipe)
     found = {score: papers.distribution(name, score) for score in (AVERAGE, *STS_TASKS)}
     known = {score: one for score, one in found.items() if one is not None and one.n > 1}
-    lines = [line for result in unchanged if (line := _run_line(result, known))]
-    return [*_source_lines(known, notes=notes), *lines] if lines else []
+    lines = []
+    for source in dict.fromkeys(one.source for one in known.values()):  # by its average if it has one
+        one = next(one for one in known.values() if one.source == source)
+        spread = "" if one.std is None else f" ± {one.std:.2f}"
+        numbers = f"{one.score} {one.low:.2f} to {one.high:.2f}, mean {one.mean:.2f}{spread}"
+        note = f"; {one.note}" if notes and one.note else ""
+        address = source.removeprefix("https://").removeprefix("github.com/")
+        lines.append(f"{one.n} independent runs of {one.paper}: {numbers} ({address}{note})")
+    sources = len(lines)
+    for result in unchanged:  # its average, and the tasks outside their range
+        values: dict[str, float] = {}
+        for score in known:
+            value = paper_average(result.scores, STS_TASKS, METRIC)
+            value = value if score == AVERAGE else result.scores.get(score, {}).get(METRIC)
+            values |= {} if value is None else {score: value}
+        outside = [
+            score for score, value in values.items() if not known[score].low <= round(value, 2) <= known[score].high
+        ]
+        shown = [score for score in values if score == AVERAGE or score in outside]
+        parts = [f"{score} {values[score]:.2f}, {position(values[score], known[score])}" for score in shown]
+        if values.keys() - {AVERAGE} and not set(shown) - {AVERAGE}:
+            parts.append("every task within its range")
+        lines += [f"seed {result.seed}: {'; '.join(parts)}"] if parts else []
+    return lines if len(lines) > sources else []
 
 
 def position(value: float, known: Reproduction) -> str:
@@ -278,31 +291,3 @@ def position(value: float, known: Reproduction) -> str:
 def _shipped(name: str) -> str:
     """Return the hash of the recipe in this package, not of another file with the same name."""
     return load(str(shipped() / f"{name}.toml")).recipe.hash()
-
-
-def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:
-    """Yield one line for each source, with its average if it has one."""
-    for source in dict.fromkeys(one.source for one in known.values()):
-        one = next(one for one in known.values() if one.source == source)
-        spread = "" if one.std is None else f" ± {one.std:.2f}"
-        numbers = f"{one.score} {one.low:.2f} to {one.high:.2f}, mean {one.mean:.2f}{spread}"
-        note = f"; {one.note}" if notes and one.note else ""
-        address = source.removeprefix("https://").removeprefix("github.com/")
-        yield f"{one.n} independent runs of {one.paper}: {numbers} ({address}{note})"
-
-
-def _run_line(result: Result, known: Mapping[str, Reproduction]) -> str:
-    """Return the position of a run's average, and the tasks outside their range. Empty without a known score."""
-    every = {
-        score: paper_average(result.scores, STS_TASKS, METRIC)
-        if score == AVERAGE
-        else result.scores.get(score, {}).get(METRIC)
-        for score in known
-    }
-    values = {score: value for score, value in every.items() if value is not None}
-    outside = [score for score, value in values.items() if not known[score].low <= round(value, 2) <= known[score].high]
-    shown = [score for score in values if score == AVERAGE or score in outside]
-    parts = [f"{score} {values[score]:.2f}, {position(values[score], known[score])}" for score in shown]
-    if values.keys() - {AVERAGE} and not set(shown) - {AVERAGE}:
-        parts.append("every task within its range")
-    return f"seed {result.seed}: {'; '.join(parts)}" if parts else ""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, computed_field
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named
-from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
+from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, paired
 
 SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
@@ -247,55 +247,34 @@ class ScoreTable(BaseModel, frozen=True):
         return self.ranking or self.columns[0]
 
 
-def score_against_number(
-    values: Sequence[float], reported: float | None, mode: Mode = "anytime", digits: int = 2
+def measure(
+    values: Sequence[float], reported: Score | None = None, mode: Mode = "anytime", *, before: Sequence[float] = ()
 ) -> Score:
-    """Return the score of your seeds, tested against one reported number as `beside_number` does.
+    """Return the score of your seeds, tested unless the reference is missing or another quantity.
 
-    A difference inside the rounding of the number to `digits` decimals does not count.
+    Args:
+        values: Score of each seed.
+        reported: Reported cell, tested as `beside_number` does. A difference inside its rounding does not count.
+        mode: Mode of the test.
+        before: Score of the untrained encoder of each seed, tested seed by seed. Only without a reported cell.
     """
-    return _score(values, reported, beside_number(len(values)), values, mode, 0.5 * 10.0**-digits)
-
-
-def score_against_reported(values: Sequence[float], reported: Score | None, mode: Mode = "anytime") -> Score:
-    """Return the score of your seeds, tested against a reported cell unless that is another quantity."""
-    if reported is None:
-        return score_against_number(values, None, mode)
-    score = score_against_number(values, reported.target, mode, reported.digits)
-    return score if reported.comparable else score.untested().model_copy(update={"comparable": False})
-
-
-def score_against_untrained(values: Sequence[float], before: Sequence[float], mode: Mode = "anytime") -> Score:
-    """Return the score of your seeds, tested against their own untrained encoders seed by seed."""
-    gains = [after - start for after, start in zip(values, before, strict=True)]
-    return _score(values, fmean(before), paired(len(values)), gains, mode)
-
-
-def score_alone(values: Sequence[float]) -> Score:
-    """Return the score of your seeds without a reference."""
-    return _score(values, None, paired(len(values)), values, "anytime")
-
-
-def _score(
-    values: Sequence[float],
-    reference: float | None,
-    design: Design,
-    differences: Sequence[float],
-    mode: Mode,
-    half: float = 0.0,
-) -> Score:
-    """Return a score, tested unless its difference is inside the rounding `half` of the reference."""
-    n, mean = len(values), fmean(values)
+    n, mean, half = len(values), fmean(values), 0.0
     rounding = ROUNDING * max(1.0, abs(mean))
     std = stdev(values) if n > 1 and max(values) - min(values) > rounding else None  # equal scores have no seeds
-    score = Score(mean=mean, std=std, n=n, reference=reference)
-    if n == 1 or reference is None or mode == "incomplete":
+    score = Score(mean=mean, std=std, n=n)
+    if reported is not None:
+        half, design, differences = 0.5 * 10.0**-reported.digits, beside_number(n), values
+        score = score.model_copy(update={"reference": reported.target, "comparable": reported.comparable})
+    elif before:
+        design, differences = paired(n), [after - start for after, start in zip(values, before, strict=True)]
+        score = score.model_copy(update={"reference": fmean(before)})
+    if n == 1 or score.difference is None or not score.comparable or mode == "incomplete":
         return score
-    if abs(mean - reference) <= half + rounding:
+    if abs(score.difference) <= half + rounding:
         return score.with_p(1.0)
     if (spread := stdev(differences)) <= rounding:
         return score.model_copy(update={"equal": True})
-    return score.with_p(design.p((mean - reference) / spread * math.sqrt(design.size), mode))
+    return score.with_p(design.p(score.difference / spread * math.sqrt(design.size), mode))
 
 
 def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:

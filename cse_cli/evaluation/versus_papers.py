@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cse_cli.analysis.papers import ScoreLayout, layouts, merge_equal, model_name, reported_for, reported_rows
-from cse_cli.analysis.score_table import ScoreRow, ScoreTable, score_alone
+from cse_cli.analysis.score_table import ScoreRow, ScoreTable, measure
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
 from cse_cli.runs.model import model_of_run
@@ -75,7 +75,7 @@ def _row(one: Scored, language: str, layout: ScoreLayout) -> ScoreRow:
     for column in layout.columns:
         if column.evaluator == AVERAGE:
             values[column.heading] = sum(round(value, 2) for value in values.values()) / len(values)
-    scores = {column.heading: score_alone([values[column.heading]]) for column in layout.columns}
+    scores = {column.heading: measure([values[column.heading]]) for column in layout.columns}
     return ScoreRow(
         source="measured", name=one.model, recipe=one.model, model=one.model, language=language, scores=scores
     )

@@ -10,7 +10,7 @@ from typing import Any
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cse_cli.analysis.headlines import headlines
+from cse_cli.analysis.experiments import headlines
 from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, wrap_words
 from cse_cli.core.formatting import duration
 from cse_cli.core.paths import home

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cse_cli.analysis.headlines import headlines, metric_value
+from cse_cli.analysis.experiments import headlines, metric_value
 from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, duration

@@ -52,7 +52,7 @@ def reproduce(
     from rich.text import Text
 
     from cse_cli.analysis.reproduced import judge, verdict_text
-    from cse_cli.analysis.score_table import score_alone
+    from cse_cli.analysis.score_table import measure
     from cse_cli.core.console import Screen, stdout_console, write_json
     from cse_cli.core.formatting import counted
     from cse_cli.core.results import Result
@@ -82,7 +82,7 @@ def reproduce(
     if not scores:
         raise errors[0]
 
-    verdict = judge(score_alone(list(scores.values())), claim, trained=trained)
+    verdict = judge(measure(list(scores.values())), claim, trained=trained)
     points = list(doubts(loaded)) if verdict.outcome in ("lower", "higher") else []
     if json_:
         document = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import tomlkit
 
-from cse_cli.analysis.headlines import metric_value
+from cse_cli.analysis.experiments import metric_value
 from cse_cli.analysis.paired_tests import shared_metrics
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import plan_of

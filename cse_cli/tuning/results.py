@@ -10,7 +10,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.analysis.verdict import p_text, seeds_text
+from cse_cli.analysis.paired_tests import p_text, seeds_text
 from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import judge_together

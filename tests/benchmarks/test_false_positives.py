@@ -22,7 +22,7 @@ from benchmarks.false_positives import (
     shows,
 )
 from cse_cli.analysis.compare import Comparison, MetricComparison, judge
-from cse_cli.analysis.score_table import correct_row, score_against_number
+from cse_cli.analysis.score_table import Score, correct_row, measure
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named, correct_together, judge_together
 from cse_cli.core.plans import SeedPlan
@@ -117,7 +117,7 @@ def test_the_simulation_has_the_p_values_of_the_program():
             found = compare_paired(range(5), [0.0] * 5, one[:, metric].tolist())
             assert p_value(t[metric], 5, "planned") == pytest.approx(found.p, rel=1e-9)
             assert p_value(t[metric], 5, "anytime") == pytest.approx(found.p_anytime, rel=1e-9)
-            score = score_against_number(one[:4, metric].tolist(), float(one[4, metric]), "planned")
+            score = measure(one[:4, metric].tolist(), Score(mean=float(one[4, metric])), "planned")
             assert p_value(beside[metric], 4, "planned", beside_number) == pytest.approx(score.p, rel=1e-9)
     assert (abs(limits("p × (n + 1)", [5])) > limits("planned", [5])).all()
 
@@ -201,8 +201,8 @@ def test_an_interval_excludes_0_exactly_if_its_test_rejects(seed):
 
 
 def test_a_row_loses_the_marks_that_the_correction_takes_back():
-    near = score_against_number([1.0, 1.1, 1.2, 1.1, 1.1], 1.1, "planned")
-    far = score_against_number([1.0, 1.1, 1.2, 1.1, 1.1], 3.0, "planned")
+    near = measure([1.0, 1.1, 1.2, 1.1, 1.1], Score(mean=1.1), "planned")
+    far = measure([1.0, 1.1, 1.2, 1.1, 1.1], Score(mean=3.0), "planned")
     assert (near.significant, far.significant) == (False, True)
     assert not correct_row({"avg": near, "other": far}, "avg")["other"].significant
     assert correct_row({"avg": far, "other": far}, "avg")["other"].significant

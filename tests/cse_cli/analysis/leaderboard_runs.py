@@ -5,10 +5,10 @@ import sys
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 
-from cse_cli.analysis.experiments import group
-from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
+from cse_cli.analysis.experiments import FinishedRuns, group
+from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
-from cse_cli.analysis.paper_tables import paper_table
+from cse_cli.analysis.tables import paper_table
 from cse_cli.core.identity import Plan
 from cse_cli.core.results import STS_TASKS, PaperRow
 from tests.support import records

@@ -39,19 +39,19 @@ def ours(table):
     return [row for row in table.rows if row.source == "measured"]
 
 
-def test_every_listed_row_is_in_its_encoder_table():
+def test_every_listed_row_is_in_its_encoder_table_the_best_first():
     found = field()
     assert list(found) == ENCODERS
     for encoder, table in found.items():
         listed = [row for row in papers.field_rows() if row.encoder.lower() == encoder]
-        assert [row.name for row in table.rows] == [
-            row.method for row in sorted(listed, key=lambda row: -row.avg)
-        ]  # as listed, the best first
-        assert [row.recipe for row in table.rows] == [
-            row.recipe or None for row in sorted(listed, key=lambda row: -row.avg)
-        ]
-    assert sum(len(table.rows) for table in found.values()) == 113
+        ranked = sorted(listed, key=lambda row: -row.avg)
+        assert [(row.name, row.recipe) for row in table.rows] == [(row.method, row.recipe or None) for row in ranked]
+    rows = [row for table in found.values() for row in table.rows]
+    assert len(rows) == 113
     assert found["bert-base"].rows[0].scores["Avg"].mean == 80.36
+    doubtful = [row for row in rows if row.scores["Avg"].marks]  # its average is wrong
+    assert len(doubtful) == 8
+    assert all(row.notes[0].startswith("the mean of the row is ") for row in doubtful)
 
 
 def test_compared_recipes_are_counted(monkeypatch):
@@ -74,13 +74,6 @@ def test_compared_recipes_are_counted(monkeypatch):
     assert checked_recipes([row for row in table.rows if not row.recipe]) == []
 
 
-def test_a_wrong_average_is_doubtful():
-    rows = [row for table in field().values() for row in table.rows]
-    doubtful = [row for row in rows if row.scores["Avg"].marks]
-    assert len(doubtful) == 8
-    assert all(row.notes[0].startswith("the mean of the row is ") for row in doubtful)
-
-
 def test_other_data_is_in_other_tables():
     """Runs with labels or with sentences of a language model are never ranked among those without."""
     ran = [
@@ -97,7 +90,7 @@ def test_other_data_is_in_other_tables():
     assert (gcse.reproduces, gcse.scores["Avg"].reference) == ("GCSE", 81.98)
 
 
-def test_your_runs_are_below_the_row_they_reproduce():
+def test_your_runs_are_below_the_row_they_reproduce_or_ranked_by_average():
     table = field(THREE)["bert-base"]
     place = [row.name for row in table.rows].index("ESimCSE")
     row = table.rows[place + 1]
@@ -107,9 +100,6 @@ def test_your_runs_are_below_the_row_they_reproduce():
     # printed 78.27; t(1 − 0.05/8, 2) · 0.1 · √(1 + 1/3) = 8.860 · 0.1155 = 1.023
     assert (average.reference, average.marks) == (78.27, ("below",))
     assert not ours(field(THREE)["bert-large"])
-
-
-def test_runs_without_a_row_are_ranked_by_average():
     table = field([result(seed, 78.20) for seed in range(2)])["bert-base"]
     names = [row.recipe if row.source == "measured" else row.name for row in table.rows]
     place = names.index("ifcl_en")
@@ -118,14 +108,11 @@ def test_runs_without_a_row_are_ranked_by_average():
     assert all(score.difference is None for score in ours(table)[0].scores.values())
 
 
-def test_word_vectors_stand_with_bert_base_as_in_the_list():
+def test_word_vectors_are_with_bert_base_as_in_the_list_and_another_model_answers_no_row():
     run = result(0, 61.3, recipe="glove_en", recipe_hash="b" * 16, model="glove.840B.300d.txt", paper=None)
     for query in ({}, {"encoder": "bert-base"}):
         (row,) = ours(field([run], **query)["bert-base"])
         assert row.reproduces == "GloVe(avg.)"
-
-
-def test_a_run_with_another_model_answers_no_row():
     found = field([esimcse(0, 60.0, model="mini_en")], "other_model")
     assert list(found) == [*ENCODERS, "mini_en"]
     assert not any(ours(found[encoder]) for encoder in ENCODERS)

@@ -65,18 +65,15 @@ def test_one_versioned_document_with_everything(capsys):
 def test_the_selecting_metric_is_shown_and_not_tested(capsys):
     for seed in range(4):
         for recipe in (A, B):
-            record(
-                recipe,
-                seed,
-                scores={"stsb_dev": {"spearman": 60.0 + seed + (5 + seed / 10) * (recipe == B)}},
-                keep=False,
-            )
+            score = 60.0 + seed + (5 + seed / 10) * (recipe == B)
+            record(recipe, seed, scores={"stsb_dev": {"spearman": score}}, keep=False, steps=60 if recipe == A else 4)
     (comparison,) = document(capsys, A, B)["comparisons"]
     (one,) = comparison["metrics"]
     assert (comparison["primary"], one["metric"], one["finding"]) == ("", "stsb_dev.spearman", "selecting")
     assert one["over_seeds"]["difference"] == pytest.approx(5.15)
     assert [one["over_seeds"][name] for name in ("p_adjusted", "low", "high", "seeds_needed")] == [None] * 4
     assert "better" not in comparison["headline"]
+    assert comparison["headline"].endswith(". Their budgets differ: 60 and 4 training steps")
 
 
 def test_green_is_better_and_red_is_worse(capsys, monkeypatch):
@@ -96,11 +93,16 @@ def test_green_is_better_and_red_is_worse(capsys, monkeypatch):
 
 
 def test_only_what_differs_in_the_recipes(capsys):
-    first = record(A, 0)
-    second = record(A, 0, overrides=["train.learning_rate=1e-4", 'title="Other"'])
+    weights = {"encoders.online": "ab" * 32}
+    first = record(A, 0, weights=weights)
+    second = record(A, 0, overrides=["train.learning_rate=1e-4", 'title="Other"'], weights=weights)
     found = document(capsys, first, second)
     assert found["changes"] == [{"key": "train.learning_rate", "values": [3e-5, 1e-4]}]
     assert found["circumstances"] == []
+    model, other = "encoders.online.model=prajjwal1/bert-tiny", {"encoders.online": "cd" * 32}
+    found = document(capsys, first, record(A, 0, overrides=[model], weights=other))
+    assert [change["key"] for change in found["changes"]] == ["encoders.online.model"]
+    assert found["circumstances"] == []  # its weights are those of the model
 
 
 @pytest.mark.parametrize(
@@ -121,55 +123,53 @@ def test_other_text_weights_or_code_of_one_name(capsys, part, first, second, key
     assert found == ([] if key is None else [{"key": key, "values": ["ab" * 4, "cd" * 4]}])
 
 
-def test_another_model_has_no_line_for_its_weights(capsys):
-    record(A, 0, weights={"encoders.online": "ab" * 32})
-    record(A, 1, weights={"encoders.online": "ab" * 32})
-    other = record(
-        A, 0, overrides=["encoders.online.model=prajjwal1/bert-tiny"], weights={"encoders.online": "cd" * 32}
-    )
-    assert document(capsys, f"{A}@0", other)["circumstances"] == []
-
-
-@pytest.mark.slow
-def test_unpaired_seeds_are_named_and_left_out(capsys):
-    two((0, 1))
+def test_a_recipe_a_seed_of_it_and_a_run_by_its_id(capsys):
+    two()
     record(A, 7)
     record(B, 9)
-    (comparison,) = document(capsys, A, B)["comparisons"]
-    assert comparison["seeds"] == [0, 1]
-    assert comparison["left_out"] == {"A": [7], "B": [9]}
-    _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert "only A has seed 7" in out
-
-
-def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
-    two()
     one = record(C, 1)
+    (comparison,) = document(capsys, A, B, "--metric", "stsb", "--metric", "avg")["comparisons"]
+    assert [one["metric"] for one in comparison["metrics"]] == ["stsb.spearman", "avg"]
+    assert (comparison["seeds"], comparison["left_out"]) == ([0, 1, 2], {"A": [7], "B": [9]})
     found = document(capsys, f"{A}@1", one[:10])
     assert [side["name"] for side in found["sides"]] == [f"{A}@1", f"{one[:8]} ({C})"]
     (comparison,) = found["comparisons"]
     assert comparison["seeds"] == [1]
     assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting", "untested"}
+    record(B, 10, text="ab" * 32, code={"losses.info_nce": "cd" * 32})
+    record(A, 10)
+    found = document(capsys, A, B)
+    (note,) = [one for one in found["notes"] if "another experiment" in one]
+    assert note.startswith("B: ")
+    assert "text none / abababab; code of losses.info_nce" in note
+    assert found["comparisons"][0]["seeds"] == [10]
 
 
-def test_a_changed_recipe_uses_its_last_runs(capsys):
+def test_what_cannot_be_compared_is_refused(capsys):
+    record(A, 0, evaluators=["stsb"])
+    record(B, 0, evaluators=["sickr"])
+    error = refused("compare", A, B)
+    assert error.code == "compare.no_shared_metric"
+    assert f"{A} has stsb and {B} has sickr" in str(error)
+    assert "'sickr.spearman'" in str(refused("compare", A, B, "--metric", "sickr"))
+    error = refused("compare", A, B, "--metric", "stsb.spearmann")
+    assert error.code == "compare.unknown_metric"
+    assert "Did you mean 'stsb.spearman'" in str(error)
+    failed = recorded(end="failed", recipe=A).run_id
+    error = refused("compare", A, failed)
+    assert error.code == "compare.no_finished_run"
+    assert f"{failed[:8]} has no scores: FAILED" in str(error)
+
+
+def test_a_recipe_that_changed_or_is_gone_is_found_by_its_last_runs(capsys):
     record(A, 0, recipe_hash="b" * 16)
     record(A, 1, recipe_hash="c" * 16)
-    record(B, 1)
-    found = document(capsys, A, B)
-    assert found["sides"][0]["seeds"] == [1]
-    assert (
-        "A: no run with the current settings has finished: using the runs of 2026-11-21, hash cccccccc"
-        in found["notes"]
-    )
-
-
-def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
-    record(A, 0)
-    record(B, 0, asked="gone/recipe")
+    record(B, 1, asked="gone/recipe")
     found = document(capsys, A, "gone/recipe")
-    assert found["sides"][1]["name"] == "gone/recipe"
-    assert any(note.startswith("B: the recipe does not exist: using the runs of 2026-11-21") for note in found["notes"])
+    assert [(side["name"], side["seeds"]) for side in found["sides"]] == [(A, [1]), ("gone/recipe", [1])]
+    since = "using the runs of 2026-11-21, hash"
+    assert f"A: no run with the current settings has finished: {since} cccccccc" in found["notes"]
+    assert any(note.startswith(f"B: the recipe does not exist: {since}") for note in found["notes"])
 
 
 def test_a_recipe_that_cannot_be_read_is_no_missing_one_and_a_try_is_not_used(capsys, tmp_path, monkeypatch):
@@ -187,14 +187,6 @@ def test_a_recipe_that_cannot_be_read_is_no_missing_one_and_a_try_is_not_used(ca
     assert "no_such_loss" in note
     assert note.endswith("hash bbbbbbbb")
     assert "budgets differ" not in found["comparisons"][0]["headline"]
-
-
-def test_unequal_budgets_are_in_the_headline(capsys):
-    record(A, 0, steps=60)
-    record(B, 0, steps=4)
-    assert document(capsys, A, B)["comparisons"][0]["headline"].endswith(
-        ". Their budgets differ: 60 and 4 training steps"
-    )
 
 
 def plan(*seeds: int, made: datetime = MADE) -> Plan:
@@ -220,13 +212,21 @@ def test_a_recorded_plan_is_one_t_test(capsys):
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, None), (plan(0, 1, 2), None)])
-def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second):
+def test_without_a_plan_the_test_holds_at_any_number_or_a_plan_is_assumed(capsys, first, second):
     planned(first, second)
     (comparison,) = document(capsys, A, B, "--metric", "avg")["comparisons"]
     over = comparison["metrics"][0]["over_seeds"]
     assert (comparison["mode"], over["p_adjusted"]) == ("anytime", over["p_anytime"])
     assert over["p_anytime"] > over["p"]
     assert "3 seeds, anytime test" in comparison["metrics"][0]["verdict"]
+    if first is None:
+        found = document(capsys, A, B, "--metric", "avg", "--planned", "3")
+        (comparison,) = found["comparisons"]
+        over = comparison["metrics"][0]["over_seeds"]
+        assert (found["assumed_plan"], comparison["mode"], over["p_adjusted"]) == (3, "assumed", over["p"])
+        assert "assumed plan, given at analysis time, not recorded" in comparison["headline"]
+        assert refused("compare", A, B, "--planned", "5").code == "compare.wrong_plan"
+        assert "share 3 seeds" in str(refused("compare", A, B, "--planned", "2"))
 
 
 def test_the_test_waits_for_the_planned_seeds(capsys):
@@ -240,28 +240,6 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
     assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
     assert any(f"`cse run {B} --seeds 0,1,2,3,7`" in note for note in found["notes"])
     assert refused("compare", A, B, "--planned", "3").code == "compare.wrong_plan"
-
-
-def test_a_plan_given_at_analysis_time_is_called_assumed(capsys):
-    two()
-    found = document(capsys, A, B, "--metric", "avg", "--planned", "3")
-    (comparison,) = found["comparisons"]
-    over = comparison["metrics"][0]["over_seeds"]
-    assert (found["assumed_plan"], comparison["mode"], over["p_adjusted"]) == (3, "assumed", over["p"])
-    assert "assumed plan, given at analysis time, not recorded" in comparison["headline"]
-    assert refused("compare", A, B, "--planned", "5").code == "compare.wrong_plan"
-    assert "share 3 seeds" in str(refused("compare", A, B, "--planned", "2"))
-
-
-def test_seeds_of_other_experiments_are_named(capsys):
-    two()
-    record(B, 3, text="ab" * 32, code={"losses.info_nce": "cd" * 32})
-    record(A, 3)
-    found = document(capsys, A, B)
-    (note,) = [one for one in found["notes"] if "another experiment" in one]
-    assert note.startswith("B: ")
-    assert "text none / abababab; code of losses.info_nce" in note
-    assert found["comparisons"][0]["seeds"] == [3]
 
 
 def test_no_metric_is_tested_without_a_primary_difference(capsys):
@@ -303,33 +281,30 @@ def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
 
 
-@pytest.mark.slow
-def test_runs_without_pairs_are_compared_over_seeds(capsys):
-    old = [record(A, seed, noise=1.5 + seed, keep=False) for seed in (0, 1)]
-    for seed in (0, 1):
-        record(B, seed)
-    (comparison,) = document(capsys, A, B)["comparisons"]
-    for one in comparison["metrics"]:
-        assert one["on_pairs"] is None
-        assert f"run {old[0][:8]} recorded no sentence pairs" in one["pairs_note"]
-        assert one["over_seeds"]["p"] is not None
-        assert one["more_is_better"]
-    _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert "no comparison of sentence pairs for stsb_dev.spearman, " in out
-    assert "bootstrap" not in out
-
-
-def test_one_seed_without_pairs_is_left_out_of_them_only(capsys):
+def test_seeds_without_pairs_are_compared_over_seeds_only(capsys):
     two((0, 1))
-    record(A, 2, keep=False)
+    old = record(A, 2, keep=False)
     record(B, 2)
     (one,) = document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]
     assert one["over_seeds"]["seeds"] == [0, 1, 2]
     assert [seed["seed"] for seed in one["on_pairs"]["of_seeds"]] == [0, 1]
-    assert one["pairs_note"].startswith("without seed 2: run ")
+    assert one["pairs_note"] == f"without seed 2: run {old[:8]} recorded no sentence pairs"
+    scores = {"stsb": {"spearman": 61.0, "pearson": 50.0}}
+    names = [f"{A}@2", record(C, 2, evaluators=["stsb"], scores=scores)]
+    (one,) = document(capsys, *names)["comparisons"][0]["metrics"]
+    assert (one["on_pairs"], one["pairs_note"], one["more_is_better"]) == (
+        None,
+        f"run {old[:8]} recorded no sentence pairs",
+        True,
+    )
+    _, out, _ = cse("compare", *names, capsys=capsys)
+    assert "no comparison of sentence pairs for stsb.spearman: run " in out
+    assert "bootstrap" not in out
+    (one,) = document(capsys, f"{B}@2", names[1])["comparisons"][0]["metrics"]
+    assert one["pairs_note"] == "it is not Spearman's correlation over all pairs together"
 
 
-def test_other_data_are_not_compared_pair_by_pair(capsys):
+def test_other_data_are_not_compared_pair_by_pair_or_if_it_is_known_not_at_all(capsys):
     record(A, 0)
     record(B, 0, fingerprints={"stsb/test": "e" * 64})
     metrics = {one["metric"]: one for one in document(capsys, A, B)["comparisons"][0]["metrics"]}
@@ -337,19 +312,16 @@ def test_other_data_are_not_compared_pair_by_pair(capsys):
     assert metrics["stsb.spearman"]["pairs_note"] == "the runs used different data for stsb"
     assert metrics["avg"]["on_pairs"] is None
     assert metrics["sickr.spearman"]["on_pairs"] is not None
-
-
-def test_methods_are_not_compared_by_evaluators_that_scored_other_data(capsys):
     for recipe, digest in ((A, "e" * 64), (B, "rows:" + "f" * 64)):
-        record(recipe, 0, scored_on={"stsb": {"stsb/test": digest}, "sickr": {"sickr/test": "d" * 64}})
-    found = document(capsys, A, B)
-    metrics = [one["metric"] for one in found["comparisons"][0]["metrics"]]
+        record(recipe, 1, scored_on={"stsb": {"stsb/test": digest}, "sickr": {"sickr/test": "d" * 64}})
+    found = document(capsys, f"{A}@1", f"{B}@1")
+    metrics = {one["metric"] for one in found["comparisons"][0]["metrics"]}
     assert "sickr.spearman" in metrics
-    assert not {"stsb.spearman", "avg"} & set(metrics)
-    why = f"the data of 'stsb' differ, {A} scored stsb/test (eeeeeeee) and {B} scored stsb/test (ffffffff)"
+    assert not {"stsb.spearman", "avg"} & metrics
+    why = f"the data of 'stsb' differ, {A}@1 scored stsb/test (eeeeeeee) and {B}@1 scored stsb/test (ffffffff)"
     assert f"not compared: {why}" in found["notes"]
-    assert why in str(refused("compare", A, B, "--metric", "stsb"))
-    assert why in str(refused("compare", A, B, "--metric", "avg"))
+    assert why in str(refused("compare", f"{A}@1", f"{B}@1", "--metric", "stsb"))
+    assert why in str(refused("compare", f"{A}@1", f"{B}@1", "--metric", "avg"))
 
 
 @pytest.mark.parametrize("tried", [0.5, 4.0])
@@ -361,14 +333,6 @@ def test_the_best_configuration_by_dev_has_a_note(capsys, tried):
     assert [note.partition(" configurations")[0] for note in notes] == ["B: it has the best dev score of 2"] * (
         tried > 1
     )
-
-
-def test_a_score_that_is_not_one_correlation_is_not_resampled(capsys):
-    scores = {"stsb": {"spearman": 61.0, "pearson": 50.0}}
-    record(A, 0, evaluators=["stsb"], scores=scores)
-    record(B, 0, evaluators=["stsb"])
-    (one,) = document(capsys, A, B)["comparisons"][0]["metrics"]
-    assert one["pairs_note"] == "it is not Spearman's correlation over all pairs together"
 
 
 def test_a_metric_of_unknown_direction_is_only_higher(capsys):
@@ -384,29 +348,3 @@ def test_without_any_store_nothing_is_made(capsys, home, monkeypatch, tmp_path):
     assert refused("compare", A, B).code == "compare.no_finished_run"
     assert refused("compare", "abc123", "def456").code == "compare.unknown_method"
     assert not (tmp_path / "none").exists()
-
-
-def test_no_metric_in_common(capsys):
-    record(A, 0, evaluators=["stsb"])
-    record(B, 0, evaluators=["sickr"])
-    error = refused("compare", A, B)
-    assert error.code == "compare.no_shared_metric"
-    assert f"{A} has stsb and {B} has sickr" in str(error)
-    assert "'sickr.spearman'" in str(refused("compare", A, B, "--metric", "sickr"))
-
-
-def test_metrics_by_name(capsys):
-    two((0,))
-    found = document(capsys, A, B, "--metric", "stsb", "--metric", "avg")
-    assert [one["metric"] for one in found["comparisons"][0]["metrics"]] == ["stsb.spearman", "avg"]
-    error = refused("compare", A, B, "--metric", "stsb.spearmann")
-    assert error.code == "compare.unknown_metric"
-    assert "Did you mean 'stsb.spearman'" in str(error)
-
-
-def test_a_run_that_did_not_finish(capsys):
-    two((0,))
-    failed = recorded(end="failed", recipe=A).run_id
-    error = refused("compare", A, failed)
-    assert error.code == "compare.no_finished_run"
-    assert f"{failed[:8]} has no scores: FAILED" in str(error)

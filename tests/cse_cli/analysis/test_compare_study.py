@@ -47,29 +47,22 @@ def lines_of(out: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
-    write_study()
-    record_rows()
-    found = document(capsys, mine.STUDY)
-    assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", mine.ROWS, strict=True))
-    assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", mine.SEEDS)}
-    assert [(one["first"], one["second"]) for one in found["comparisons"]] == [("A", letter) for letter in "BCDE"]
-    assert (found["corrected_for"], found["schema_version"]) == (4, 5)
-    assert {one["primary"] for one in found["comparisons"]} == {"avg"}
-
-
-@pytest.mark.slow
-def test_the_numbers_are_those_of_the_recipes_one_by_one(capsys):
+def test_every_row_is_a_method_with_the_numbers_of_its_recipe(capsys):
     write_study()
     names = []
     for place, row in enumerate(mine.ROWS):
         names.append(f"recipe{place}.toml")
         Path(names[-1]).write_text(f'extends = "{mine.RECIPE}"\n[losses.info_nce]\ntemperature = {mine.VALUES[row]}\n')
         record_row(row)
-    study, recipes = document(capsys, mine.STUDY), document(capsys, *names)
-    assert [one["metrics"] for one in study["comparisons"]] == [one["metrics"] for one in recipes["comparisons"]]
-    assert [side["recipe_hash"] for side in study["sides"]] == [side["recipe_hash"] for side in recipes["sides"]]
-    assert {metric["finding"] for one in study["comparisons"] for metric in one["metrics"]} == {
+    found, recipes = document(capsys, mine.STUDY), document(capsys, *names)
+    assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", mine.ROWS, strict=True))
+    assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", mine.SEEDS)}
+    assert [(one["first"], one["second"]) for one in found["comparisons"]] == [("A", letter) for letter in "BCDE"]
+    assert (found["corrected_for"], found["schema_version"]) == (4, 5)
+    assert {one["primary"] for one in found["comparisons"]} == {"avg"}
+    assert [one["metrics"] for one in found["comparisons"]] == [one["metrics"] for one in recipes["comparisons"]]
+    assert [side["recipe_hash"] for side in found["sides"]] == [side["recipe_hash"] for side in recipes["sides"]]
+    assert {metric["finding"] for one in found["comparisons"] for metric in one["metrics"]} == {
         "different", "undecided", "selecting", "untested"
     }  # fmt: skip
 
@@ -132,14 +125,23 @@ def test_every_two_rows(capsys, monkeypatch):
     assert "mean ± sd" not in out
 
 
-def test_together_with_a_recipe_and_a_run(capsys):
-    write_study(mine.ROWS[1:3])
+def test_together_with_a_recipe_a_run_and_another_study(capsys):
+    again = f'[[study.rows]]\nrow = "again"\nset = ["{mine.KEY}=0.2"]\n'
+    write_study(mine.ROWS[1:3], tables=again)
     record_rows(mine.ROWS[1:3])
     ids = record_row("plain")
     (other,) = record_row("cold", mine.SEEDS[:1])
     found = document(capsys, mine.RECIPE, mine.STUDY, other)
     assert [side["name"] for side in found["sides"]] == [mine.RECIPE, *mine.ROWS[1:3], f"{other[:8]} ({mine.RECIPE})"]
     assert found["sides"][0]["run_ids"] == ids
+    assert "again has the same runs as warm and is not compared" in found["notes"]
+    Path("other.toml").write_text(Path(mine.STUDY).read_text().replace("=0.1", "=0.11").replace("=0.2", "=0.21"))
+    for row, value in zip(mine.ROWS[1:3], (0.11, 0.21), strict=True):
+        record_row(row, overrides=[f"{mine.KEY}={value}"])
+    sides = document(capsys, mine.STUDY, "other.toml")["sides"]
+    assert [side["name"] for side in sides] == [
+        f"{name} · {row}" for name in (mine.STUDY, "other.toml") for row in mine.ROWS[1:3]
+    ]
 
 
 def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, monkeypatch):
@@ -153,26 +155,6 @@ def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, mon
     assert remark in " ".join(out.split())
     assert {line[-1] for line in lines_of(out)} == {"—", "baseline"}
     assert "4 without a significant difference" in out
-
-
-def test_rows_with_the_same_runs_are_one_method(capsys):
-    write_study(mine.ROWS[:3], tables=f'[[study.rows]]\nrow = "again"\nset = ["{mine.KEY}=0.1"]\n')
-    record_rows(mine.ROWS[:3])
-    found = document(capsys, mine.STUDY)
-    assert [side["name"] for side in found["sides"]] == mine.ROWS[:3]
-    assert "again has the same runs as hot [red]one and is not compared" in found["notes"]
-
-
-def test_equal_names_get_that_of_their_study(capsys):
-    write_study(mine.ROWS[:2])
-    Path("other.toml").write_text(Path(mine.STUDY).read_text().replace("=0.1", "=0.11").replace("=0.05", "=0.06"))
-    for row, other in zip(mine.ROWS[:2], (0.06, 0.11), strict=True):
-        record_row(row)
-        record_row(row, overrides=[f"{mine.KEY}={other}"])
-    sides = document(capsys, mine.STUDY, "other.toml")["sides"]
-    assert [side["name"] for side in sides] == [
-        f"{name} · {row}" for name in (mine.STUDY, "other.toml") for row in mine.ROWS[:2]
-    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -191,7 +173,7 @@ def test_more_methods_than_letters(capsys):
 @pytest.mark.slow
 def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
     write_study(
-        mine.ROWS[:2],
+        mine.ROWS[:3],
         tables='[study.tune]\n"train.learning_rate" = [3e-5, 1e-4]\n',
         row='tune = { "train.warmup_steps" = [0, 10] }',
     )
@@ -199,29 +181,18 @@ def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
         chosen = [f"{mine.KEY}={mine.VALUES[row]}", "train.learning_rate=1e-4", "train.warmup_steps=0"]
         record_row(row, overrides=chosen)
     assert refused("compare", mine.STUDY).code == "compare.no_finished_run"  # no trial has chosen yet
-    for place, trial in enumerate(trials(load_study(mine.STUDY))):
+    study = load_study(mine.STUDY)
+    for place, trial in enumerate(trials(study)):
         if place != 7:  # the last one of the second row
             best = place % 4 == 2  # the second learning rate, the first number of steps
-            record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores={"stsb_dev": {"spearman": 70.0 + best}})
+            digest = "f" * 64 if trial.row == mine.ROWS[2] else trial.cell.hash  # its recipe has changed since
+            scores, about = {"stsb_dev": {"spearman": 70.0 + best}}, {"study": cell_tag(study, trial.cell)}
+            record(mine.RECIPE, 0, recipe_hash=digest, scores=scores, about=about)
     found = document(capsys, mine.STUDY)
     assert [side["seeds"] for side in found["sides"]] == [list(mine.SEEDS)] * 2
     assert "B: only 3 of 4 trials have finished, so its settings may change" in found["notes"]
     assert not any(note.startswith("A: only") for note in found["notes"])
-
-
-@pytest.mark.slow
-def test_trials_of_an_earlier_recipe_are_named(capsys):
-    write_study(mine.ROWS[:3], row='tune = { "train.warmup_steps" = [0, 10] }')
-    study = load_study(mine.STUDY)
-    for trial in trials(study):
-        changed = trial.row == mine.ROWS[2]
-        digest = "f" * 64 if changed else trial.cell.hash
-        scores = {"stsb_dev": {"spearman": 70.0}}
-        record(mine.RECIPE, 0, recipe_hash=digest, scores=scores, about={"study": cell_tag(study, trial.cell)})
-    for row in mine.ROWS[:2]:
-        record_row(row, overrides=[f"{mine.KEY}={mine.VALUES[row]}", "train.warmup_steps=0"])
-    notes = document(capsys, mine.STUDY)["notes"]
-    assert "1 row whose recipe has changed since its trials, which do not count: warm" in notes
+    assert "1 row whose recipe has changed since its trials, which do not count: warm" in found["notes"]
 
 
 @pytest.mark.parametrize(

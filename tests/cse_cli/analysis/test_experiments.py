@@ -1,4 +1,4 @@
-"""Rows by experiment: two of one recipe, copies, recipes of one name, other evaluation data, and what is pooled."""
+"""Rows by experiment, what is pooled, and what differs from the file of a recipe."""
 
 import csv
 import io
@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import group
+from cse_cli.analysis.experiments import changed_settings, group, read_finished_runs, recipe_status, recipe_today
+from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
 from tests.cse_cli.analysis.leaderboard_runs import measured, mini, result, written
+from tests.cse_cli.analysis.recorded import record
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 TEXTS = {"text": "1f914d36" * 8}, {"text": "5cfa3ca1" * 8}
@@ -54,25 +56,27 @@ def test_two_experiments_of_one_recipe_are_two_named_rows(parts, tags, differenc
     assert len({row.experiment for row in rows}) == 2
 
 
-def test_the_same_experiment_is_one_row():
-    (row,) = measured([run(0, TEXTS[0]), run(1, TEXTS[0], DATES[1])])
+def test_the_same_experiment_is_one_row_with_a_note_on_versions_and_devices():
+    versions = [Versions(cse="0", python="3.11", torch=torch, transformers="5") for torch in ("2.1", "2.2")]
+    about = [
+        {"versions": versions[s], "device": ("cpu", "cuda:0")[s], "fingerprints": {"training": str(s)}} for s in (0, 1)
+    ]
+    (row,) = measured([run(s, TEXTS[0], DATES[s], **about[s]) for s in (0, 1)])
     assert (row.seeds, row.settings) == ((0, 1), ())
+    assert row.notes == ("not the same for all seeds: torch 2.1 / 2.2; device cpu / cuda:0",)
 
 
 @pytest.mark.parametrize("form", ["table", "md", "latex", "csv", "json"])
-def test_pooled_settings_are_one_row_that_is_named_so(form):
-    results = [run(0, TEXTS[0]), run(1, TEXTS[1], DATES[1])]
+def test_pooled_settings_are_one_row_that_is_named_so_and_has_no_plan(form):
+    plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
+    results = [run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], DATES[1], plan=plan)]
     (row,) = measured(results, pool=True)
     assert row.seeds == (0, 1)
     text = " ".join(written(form, results, pool=True).split())
     assert "-pool settings: runs with equal settings" in text.replace("{", "").replace("}", "")
     assert "pooled: text 1f914d36 / 5cfa3ca1" in text
-
-
-def test_pooled_experiments_have_no_plan():
-    plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
-    (planned,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], status="current")
-    (pooled,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], status="current", pool=True)
+    (planned,) = group([run(seed, TEXTS[0], plan=plan) for seed in (0, 1)], status="current")
+    (pooled,) = group(results, status="current", pool=True)
     assert (planned.plan.mode, pooled.plan.mode) == ("planned", "anytime")
 
 
@@ -84,17 +88,6 @@ def test_scores_on_other_evaluation_data_are_never_one_mean(pool):
     assert sorted(row.seeds for row in rows) == [(0,), (1,)]
     assert sorted(tag for row in rows for tag in row.settings) == ["own/test 11111111", "own/test 22222222"]
     assert all(any("evaluation data own/test 11111111 / 22222222" in note for note in row.notes) for row in rows)
-
-
-def test_other_training_fingerprints_do_not_split_a_row():
-    (row,) = measured([run(seed, TEXTS[0], fingerprints={"training": str(seed)}) for seed in (0, 1)])
-    assert row.seeds == (0, 1)
-
-
-def test_versions_and_devices_that_differ_are_a_note():
-    versions = [Versions(cse="0", python="3.11", torch=torch, transformers="5") for torch in ("2.1", "2.2")]
-    (row,) = measured([run(s, TEXTS[0], versions=versions[s], device=("cpu", "cuda:0")[s]) for s in (0, 1)])
-    assert row.notes == ("not the same for all seeds: torch 2.1 / 2.2; device cpu / cuda:0",)
 
 
 def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
@@ -134,19 +127,16 @@ def of(path, seed=0, **changes):
 
 def test_two_recipes_of_one_name_are_two_and_none_is_stale(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
-    rows = measured([of(path, seed) for path in paths for seed in (0, 1)], None)
+    results = [of(path, seed) for path in paths for seed in (0, 1)]
+    rows = measured(results, None)
     assert [row.recipe for row in rows] == ["a/mine.toml", "b/mine.toml"]
     assert [row.configurations for row in rows] == [1, 1]
     assert not any("stale" in score.marks for row in rows for score in row.scores.values())
-
-
-def test_one_recipe_of_a_name_keeps_it(tmp_path):
-    (row,) = measured([of(write(tmp_path / "a"))], None)
-    assert row.recipe == "mine"
-
-
-def test_a_file_named_like_a_shipped_recipe_is_another_one(tmp_path):
-    (row,) = measured([of(write(tmp_path / "a", "ifcl_en.toml"))], None)
+    (alone,) = measured(results[:2], None)
+    assert alone.recipe == "mine"
+    assert [row.recipe_hash for row in measured(results, None, recipes=[paths[1]])] == [results[2].recipe_hash]
+    assert len(measured(results, None, recipes=["mine"])) == 2
+    (row,) = measured([of(write(tmp_path / "a", "ifcl_en.toml"))], None)  # named like a shipped recipe
     assert row.recipe == "a/ifcl_en.toml"
 
 
@@ -169,19 +159,88 @@ def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
     assert not any("stale" in score.marks for row in rows for score in row.scores.values())
 
 
-def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
-    paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
-    results = [of(path) for path in paths]
-    assert [row.recipe_hash for row in measured(results, None, recipes=[paths[1]])] == [results[1].recipe_hash]
-    assert len(measured(results, None, recipes=["mine"])) == 2
-
-
-def test_a_recipe_of_another_machine_is_the_one_of_its_name():
+def test_a_recipe_of_another_machine_is_the_one_of_its_name_and_a_file_may_be_gone(tmp_path):
     today = load("mini/simcse_en").recipe.hash()
     (row,) = measured([of("mini/simcse_en", source="/elsewhere/recipes/mini/simcse_en.toml")], None)
     assert (row.recipe, row.recipe_hash, row.settings) == ("mini/simcse_en", today, ())
-
-
-def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
     (row,) = measured([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
     assert any("no recipe with this name" in note for note in row.notes)
+
+
+MINI = 'extends = "mini/simcse_en"\n[train]\nsteps = {}\n'
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Return a recipe of one's own, whose settings today are not remembered."""
+    file = tmp_path / "own.toml"
+
+    def write(steps):
+        file.write_text(MINI.format(steps))
+        recipe_today.cache_clear()
+        return str(file)
+
+    write(10)
+    return write
+
+
+def ours(**query):
+    tables = score_tables(read_finished_runs(), LeaderboardQuery(**query))
+    return [row for table in tables for row in table.rows if row.source == "measured"]
+
+
+def marks(row):
+    return {mark for score in row.scores.values() for mark in score.marks}
+
+
+@pytest.mark.parametrize(
+    ("override", "today", "settings", "stale"),
+    [
+        ("train.batch_size=8", 10, "train.batch_size=8", False),
+        ("losses.info_nce.name=nt_xent", 10, "losses.info_nce.name=nt_xent", False),
+        ("train.steps=30", 20, "train.steps=30", False),  # explains the change of the same key
+        ("train.batch_size=8", 20, "train.batch_size=8", True),
+        ("encoders.online.model=bert-large-uncased", 10, "encoders.online.model=bert-large-uncased", False),
+        (None, 20, "train.steps=10", True),
+    ],
+)
+def test_a_run_is_a_variant_of_its_file_or_stale(recipe, override, today, settings, stale):
+    model = {"model": "bert-large-uncased"} if settings.startswith("encoders") else {}
+    record(recipe(10), 0, overrides=[override] if override else [], **model)
+    recipe(today)
+    (row,) = ours()
+    assert row.settings == (settings,)
+    assert ("stale" in marks(row)) is stale
+
+
+def test_a_file_that_cannot_be_read_is_not_another_experiment(recipe, tmp_path):
+    """A typo, or a plug-in that is not loaded: the row says why its settings are not compared."""
+    record(recipe(10), 0)
+    (tmp_path / "own.toml").write_text('extends = "mini/simcse_en"\n[losses.no_such_loss]\n')
+    recipe_today.cache_clear()
+    (row,) = ours()
+    (note,) = [note for note in row.notes if "cannot be read" in note]
+    assert "own.toml:2" in note
+    assert "no_such_loss" in note
+    assert "stale" not in marks(row)
+
+
+def test_many_settings_are_cut_with_their_number_and_a_row_of_a_study_has_its_name(recipe):
+    changed = ["train.steps=3", "train.batch_size=8", "train.warmup_steps=2", "train.clip_norm=2.0"]
+    record(recipe(10), 0, overrides=changed)
+    (row,) = ours()
+    assert (len(row.settings), row.settings[-1]) == (4, "and 1 more")
+    record(recipe(10), 1, overrides=changed, about={"study": "studies/mine/SIF with care/"})
+    record(recipe(10), 2, about={"study": "studies/mine/plain/"})  # the settings of the recipe's file
+    assert sorted(row.settings for row in ours(recipes=[recipe(10)])) == [(), ("studies/mine/SIF with care",)]
+
+
+def test_changed_settings_are_without_seed_and_prose_and_name_what_was_taken_out():
+    run_id = record("ifcl_en", 0, overrides=["queue.length=320", "title=Other"])
+    (one,) = [run for run in read_finished_runs().results if run.run_id == run_id]
+    assert changed_settings(one) == ("queue.length=320",)
+    assert changed_settings(result(run_id="unknown")) == ()  # its recipe is not recorded
+    loaded = load("ifcl_en", [], ["losses.twins"])
+    assert loaded.changes == ("no losses.twins",)
+    run = result(identity=Identity(settings=loaded.recipe.hash()))
+    assert recipe_status(run, loaded.changes) == "variant"

@@ -1,4 +1,6 @@
-"""Finished results beside the papers' rows: grouping, statistics, marks."""
+"""Finished results next to the papers' rows: grouping, statistics, rounding, marks."""
+
+from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
@@ -6,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.experiments import recipe_status
+from cse_cli.analysis.score_table import Score, measure
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
@@ -18,47 +21,35 @@ def ours(lines, table="sts_en"):
     return [row for row in lines if row.source == "measured" and row.table == table]
 
 
-def test_your_row_is_below_the_one_it_reproduces():
-    lines = [row for row in rows([result()]) if row.table == "sts_en"]
-    names = [(row.source, row.name) for row in lines]
+def test_your_row_is_below_every_row_of_its_recipe_and_other_tables_are_omitted():
+    every = rows([result()])
+    names = [(row.source, row.name) for row in every if row.table == "sts_en"]
     assert names[names.index(("paper", "IFCL-BERT base")) + 1] == ("measured", "IFCL, English")
-    assert len([1 for source, _ in names if source == "paper"]) == len(papers.load("ifcl").tables["sts_en"].rows)
-
-
-def test_a_recipe_answers_every_row_that_names_it():
-    lines = rows([result()])
-    assert {row.reproduces for row in lines if row.source == "measured"} == {"IFCL-BERT base", "IFCL base"}
-
-
-def test_tables_without_our_runs_are_left_out_unless_asked_for():
-    assert {row.table for row in rows([result()])} == {"sts_en", "ablation"}
+    assert sum(source == "paper" for source, _ in names) == len(papers.load("ifcl").tables["sts_en"].rows)
+    assert {row.reproduces for row in every if row.source == "measured"} == {"IFCL-BERT base", "IFCL base"}
+    assert {row.table for row in every} == {"sts_en", "ablation"}
     assert {row.table for row in rows([], table="chinese")} == {"chinese"}
     assert rows([]) == []
 
 
-def test_mean_sample_deviation_and_difference():
-    (row,) = ours(rows([result(0, 70.0), result(1, 71.0), result(2, 75.0)]))
+def test_mean_sample_deviation_and_difference_of_the_last_run_of_each_seed():
+    later = datetime(2026, 2, 1, tzinfo=UTC)
+    ran = [result(0, 70.0, finished=later), result(0, 50.0), result(1, 71.0), result(2, 75.0)]
+    (row,) = ours(rows(ran))
     score = row.scores["STS12"]
-    assert row.seeds == (0, 1, 2)
-    assert score.n == 3
-    assert score.mean == pytest.approx(72.0)
+    assert (row.seeds, score.n, score.mean) == ((0, 1, 2), 3, pytest.approx(72.0))
     assert score.std == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
     assert score.difference == pytest.approx(72.0 - 71.57)
 
 
-def test_average_is_of_scores_rounded_to_two_decimals():
+def test_the_average_is_of_all_seven_scores_rounded_to_two_decimals():
     scores = {task: {"spearman": 70.004} for task in STS_TASKS}
     (row,) = ours(rows([result(scores=scores)]))
     assert row.scores["Avg"].mean == pytest.approx(70.0, abs=1e-12)
     assert row.scores["STS12"].mean == 70.004
-
-
-def test_average_needs_all_seven():
-    scores = {task: {"spearman": 70.0} for task in STS_TASKS[1:]}
+    del scores[STS_TASKS[0]]
     (row,) = ours(rows([result(scores=scores)]))
-    assert "Avg" not in row.scores
-    assert "STS12" not in row.scores
-    assert "STS13" in row.scores
+    assert {"STS13"} == {"Avg", "STS12", "STS13"} & row.scores.keys()
 
 
 def test_a_table_of_averages_has_the_mean_of_seven():
@@ -70,13 +61,6 @@ def test_a_table_of_averages_has_the_mean_of_seven():
     assert beside.scores["Avg"].difference == pytest.approx(70.0 - 78.30)
 
 
-def test_the_last_run_of_a_seed_counts_once():
-    later = datetime(2026, 2, 1, tzinfo=UTC)
-    (row,) = ours(rows([result(0, 50.0, finished=later), result(0, 70.0)]))
-    assert row.seeds == (0,)
-    assert row.scores["STS12"].mean == 50.0
-
-
 def test_different_hashes_are_different_rows(one_is_stale):
     lines = rows([result(0), result(1, recipe_hash="b" * 16)], None)
     stale = [any("stale" in score.marks for score in row.scores.values()) for row in ours(lines)]
@@ -84,22 +68,19 @@ def test_different_hashes_are_different_rows(one_is_stale):
 
 
 def test_gains_over_untrained_are_tested_seed_by_seed():
-    def own(seed, score, before):
-        return mini(seed, scores={"own": {"spearman": score}}, untrained={"own": {"spearman": before}})
+    def own(*scores):
+        runs = [
+            mini(seed, scores={"own": {"spearman": score}}, untrained={"own": {"spearman": before}})
+            for seed, (score, before) in enumerate(scores)
+        ]
+        return tables(runs)[0].rows[1].scores["own"]
 
-    steady = [own(seed, 60.0 + seed + seed / 10, 50.0 + seed) for seed in range(3)]
-    assert tables(steady)[0].rows[1].scores["own"].significant
-    equal = tables([own(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)])[0].rows[1].scores["own"]
+    assert own((60.0, 50.0), (61.1, 51.0), (62.2, 52.0)).significant
+    assert not own((49.0, 50.0), (50.0, 50.0), (52.0, 50.0)).significant
+    equal = own((60.0, 50.0), (61.0, 51.0), (62.0, 52.0))
     assert (equal.p, equal.marks) == (None, ("above",)), "every seed gains as much, so there is nothing to test"
-    noisy = [own(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
-    assert not tables(noisy)[0].rows[1].scores["own"].significant
-
-
-def test_without_an_untrained_score_there_is_no_difference():
-    (table,) = tables([result(paper=None, recipe="own", untrained={})])
-    (row,) = [row for row in table.rows if row.source == "measured"]
-    assert row.scores["STS12"].difference is None
-    assert row.scores["Avg"].mean == 70.0
+    (row,) = [row for row in tables([result(paper=None, untrained={})])[0].rows if row.source == "measured"]
+    assert (row.scores["STS12"].difference, row.scores["Avg"].mean) == (None, 70.0)
 
 
 def test_every_evaluator_reports_its_own_metric_first():
@@ -153,6 +134,28 @@ def test_a_doubt_is_marked_once_and_never_significant(results, status, mark):
     assert not any(score.significant for score in row.scores.values())
 
 
-def test_a_recipe_without_a_file_is_marked():
-    (row,) = ours(rows([result()], "missing"))
-    assert any("no recipe with this name" in note for note in row.notes)
+@pytest.mark.parametrize(
+    ("values", "reported", "mark"),
+    [
+        ([57.2142] * 5, 57.21, "within"),  # every method without training
+        ([57.2149, 57.2148, 57.2147], 57.21, "within"),  # equal but for the last bits
+        ([57.2161] * 5, 57.21, "above"),
+        ([57.2049] * 5, 57.21, "below"),
+        ([57.2142] * 5, 57.2, "above"),  # to two decimals
+    ],
+)
+def test_a_difference_inside_the_rounding_of_a_number_is_none(values, reported, mark):
+    score = measure(values, Score(mean=reported))
+    assert score.marked().marks == (mark,)
+    assert not score.significant
+    assert score.std is None or len(set(values)) > 1
+
+
+def test_the_decimals_are_those_of_the_reported_cell():
+    assert measure([0.81] * 3, Score(mean=0.8, digits=1)).marked().marks == ("within",)
+    assert measure([0.81] * 3, Score(mean=0.8, digits=2)).marked().marks == ("above",)
+
+
+def test_an_untrained_encoder_has_no_gain_over_itself():
+    score = measure([50.0, 50.0, 50.0], before=[50.0, 50.0, 50.0]).marked()
+    assert (score.difference, score.marks, score.std) == (0.0, ("within",), None)

@@ -66,21 +66,29 @@ def test_the_numbers_of_the_scores(capsys):
     assert re.findall(r"\| &emsp;± \| (\S+) \|", page) == ["0.71", "1.41"]
 
 
-def test_nothing_private_is_in_it(capsys, home):
-    run_id = record(A, 0)
+@pytest.mark.slow
+def test_beside_another_recipe(capsys):
+    for seed in range(3):
+        record(A, seed, noise=1.5)
+        own = record(B, seed, noise=1.0)
+    page = report(capsys, own, "--baseline", A, "--output", "one.md")
+    section = page.partition(f"## Comparison with {A}")[2].partition("\n## ")[0]
+    assert f"- A: {A}, 3 runs, seeds 0–2" in section
+    assert f"- B: {B} (this report), 3 runs, seeds 0–2" in section
+    assert re.search(r"\| avg \| B is better by \d", section)
+    assert "| avg | 560 |" in section  # seven sets of 80 pairs
+    assert "| queue | — |" in section
+
+
+def test_nothing_private_is_in_it_and_html_is_the_default(capsys, home, folder):
+    run_id = record(A, 0, title='<b>"bold"</b>')
     surroundings(run_id)
-    for name in ("one.md", "one.html"):
-        page = report(capsys, run_id, "--output", name)
+    for arguments in (("--output", "one.md"), ()):
+        page = report(capsys, run_id, *arguments)
         assert PRIVATE not in page
         assert str(home) not in page
         assert "CSE_DATA named" in page
-
-
-def test_html_is_the_default_and_whole(capsys, folder):
-    run_id = record(A, 0, title='<b>"bold"</b>')
-    surroundings(run_id)
-    page = report(capsys, run_id)
-    assert [path.name for path in folder.iterdir()] == [f"report-{run_id[:8]}.html"]
+    assert {path.name for path in folder.iterdir()} == {f"report-{run_id[:8]}.html", "one.md", "one_figures"}
     seen = Seen(page)
     assert "".join(seen.text).count('<b>"bold"</b>') >= 2
     assert all(address.startswith("data:") for address in seen.values("src", "href"))
@@ -103,33 +111,16 @@ def test_beside_the_paper_with_doubts(capsys):
     assert "arXiv:2307.10932" in section
 
 
-def test_another_model_answers_no_row(capsys):
+def test_another_model_answers_no_row_and_a_recipe_is_among_the_runs_of_others(capsys):
     own = record("ifcl_en", 0, paper=IFCL, overrides=['encoders.online.model="bert-large-uncased"'], model="mini_en")
     page = report(capsys, own, "--output", "one.md")
     assert "Not compared with ifcl, sts_en, IFCL-BERT base" in page
-
-
-def test_among_the_runs_of_others(capsys):
-    run_id = record("simcse_en", 0, scores={task: {"spearman": 75.0} for task in STS_TASKS})
-    page = report(capsys, run_id, "--output", "one.md")
+    other = record("simcse_en", 0, scores={task: {"spearman": 75.0} for task in STS_TASKS})
+    page = report(capsys, other, "--output", "two.md")
     section = page.partition("## Reference distribution")[2].partition("\n## ")[0]
     assert "50 independent runs of SimCSE" in section
     assert "another implementation (Tsukagoshi 2022)" in section
     assert "- seed 0: avg 75.00, 45th percentile; " in section
-
-
-@pytest.mark.slow
-def test_beside_another_recipe(capsys):
-    for seed in range(3):
-        record(A, seed, noise=1.5)
-        own = record(B, seed, noise=1.0)
-    page = report(capsys, own, "--baseline", A, "--output", "one.md")
-    section = page.partition(f"## Comparison with {A}")[2].partition("\n## ")[0]
-    assert f"- A: {A}, 3 runs, seeds 0–2" in section
-    assert f"- B: {B} (this report), 3 runs, seeds 0–2" in section
-    assert re.search(r"\| avg \| B is better by \d", section)
-    assert "| avg | 560 |" in section  # seven sets of 80 pairs
-    assert "| queue | — |" in section
 
 
 def test_nothing_is_overwritten_without_force(capsys, folder):
@@ -160,11 +151,13 @@ def test_nothing_is_overwritten_without_force(capsys, folder):
         (("mini/simcse_en seed 0", "--baseline", A), "", "share run"),
         (("mini/simcse_en seed 0", "--baseline", "mini/simcse_en seed 1"), "report.same_experiment", "'"),
         (("mini/simcse_en seed 0", "--baseline", "mini/simcze_en"), "", "'mini/simcse_en'"),
+        (("broken",), "report.no_scores", "FAILED"),
     ],
 )
 def test_errors_name_the_next_step(folder, arguments, code, value):
     record(A, 0)
     record(A, 1)
+    recorded(name="broken", end="failed", recipe=A)
     (folder / "dir.md").mkdir()
     error = refused("report", *arguments)
     assert value in str(error)
@@ -180,13 +173,6 @@ def test_a_recipe_is_named_as_in_compare():
     for argument, run_id in ((A, second), (f"{A}@0", first), (file, second), (first[:8], first)):
         assert find_reported_run(argument, results) == run_id
         assert run_id in {run.run_id for run in find_method(argument, results).runs.values()}
-
-
-def test_a_run_without_scores():
-    recorded(name="broken", end="failed", recipe=A)
-    error = refused("report", "broken")
-    assert error.code == "report.no_scores"
-    assert "FAILED" in error.message
 
 
 @pytest.mark.slow

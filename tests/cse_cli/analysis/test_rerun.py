@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cse_cli.analysis.compare_view import short_setting, without_directories
 from cse_cli.analysis.experiments import recipe_changes
-from cse_cli.analysis.rerun import fingerprints, rerun, short_setting, without_directories
+from cse_cli.analysis.report import fingerprints, rerun
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
 from tests.support.records import result
@@ -54,24 +55,17 @@ def test_changed_settings_become_options(overrides, unset):
     assert how.obstacle == ""
 
 
-def test_a_recipe_that_is_not_found_is_to_be_saved():
+def test_a_recipe_that_cannot_be_reached_is_to_be_saved_or_unknown():
     run, resolved = made("mini/ifcl_en", asked="gone")
     how = rerun(run, resolved, [4])
     assert (how.changes, how.command) == (None, "cse run recipe.toml --seed 4")
     assert "save the recipe above as recipe.toml" in how.obstacle
-
-
-def test_what_no_settings_lead_to_is_to_be_saved():
-    run, resolved = made("mini/ifcl_en")
-    how = rerun(run.model_copy(update={"identity": Identity(settings="0" * 16)}), resolved, [4])
-    assert how.command == "cse run recipe.toml --seed 4"
-
-
-def test_what_ran_may_not_be_known():
-    run, _ = made("mini/ifcl_en", ["queue.length=320"])
+    run, resolved = made("mini/ifcl_en", ["queue.length=320"])
     how = rerun(run, None, [4])
     assert how.changes is None
     assert "unknown" in how.obstacle
+    how = rerun(run.model_copy(update={"identity": Identity(settings="0" * 16)}), resolved, [4])
+    assert how.command == "cse run recipe.toml --seed 4"
 
 
 def test_directories_are_left_out():
@@ -111,32 +105,18 @@ def test_equal_hashes_and_no_difference_are_one_rule(override, same):
     assert (one.hash() == other.hash(), keys(one.resolved(), other.resolved()) == {}) == (same, same)
 
 
-def test_prose_and_tuning_ranges_are_no_difference():
-    one = shipped("mini/ifcl_en")
-    other = shipped("mini/ifcl_en", "train.seed=7", 'title="x"', 'description="y"')
-    assert keys(one, other) == {}
-    assert keys(one, {key: value for key, value in other.items() if key != "tune"}) == {}
-
-
-def test_one_key_of_three_recipes():
+def test_differences_are_keys_of_set_or_a_missing_component_as_a_whole():
     found = keys(*(shipped("mini/ifcl_en", f"queue.length={n}") for n in (320, 416, 320)))
     assert found == {"queue.length": (320, 416, 320)}
-
-
-def test_a_component_that_is_missing_stands_as_a_whole():
+    change = "views.fraternal.augment.fuse_embeddings.rate"
+    assert keys(shipped("mini/ifcl_en"), shipped("mini/ifcl_en", f"{change}=0.8")) == {change: (0.9, 0.8)}
     found = keys(shipped("mini/simcse_en"), shipped("mini/ifcl_en"))
     assert found["queue"][0] is None
     assert found["queue"][1]["length"] == 416
     assert found["encoders.online.freeze"] == ([], ["embeddings"])
     assert not any(key.startswith("evaluators") for key in found)
-
-
-def test_an_augmenter_is_named_as_set_names_it():
-    change = "views.fraternal.augment.fuse_embeddings.rate"
-    assert keys(shipped("mini/ifcl_en"), shipped("mini/ifcl_en", f"{change}=0.8")) == {change: (0.9, 0.8)}
-
-
-def test_the_same_text_in_another_folder_is_the_same():
+    one = shipped("mini/ifcl_en")
+    assert keys(one, {key: value for key, value in one.items() if key != "tune"}) == {}
     one, other = ({"data": {"file": f"{folder}/a.txt"}, "train": {"seed": 1}} for folder in ("/x", "/y"))
     assert keys(one, other) == {}
     assert keys(one, {"data": {"file": "/x/b.txt"}}) == {"data.file": ("a.txt", "b.txt")}

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, equal_spans, fit_together, study_figure
+from cse_cli.analysis.experiments import FinishedRuns
+from cse_cli.analysis.figures import StudyPoints, equal_spans, fit_together, study_figure
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
@@ -34,7 +35,7 @@ def findings(name: str, *scores: float, **changed) -> StudyRuns:
         for place, cell in enumerate(made)
         for seed, score in enumerate(scores)
     ]
-    return study_runs(study, runs)
+    return study_runs(study, FinishedRuns(runs))
 
 
 def points_of(found: StudyRuns):
@@ -53,24 +54,18 @@ def texts(figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
 
-def test_points_have_the_seeds_and_the_reported_number():
+def test_points_have_the_newest_run_of_each_seed_and_the_reported_number():
     points = points_of(findings(QUEUE, 64.0, 66.0))
     assert [point.x for point in points] == [320, 384, 416, 448, 512]
     assert [point.reported for point in points] == REPORTED
     assert [point.values for point in points] == [(64.0 + k, 66.0 + k) for k in range(5)]
     # Mean and sample deviation of 64 and 66 by hand: 65 and √(((−1)² + 1²) / 1).
     assert points[0].measured == (65.0, pytest.approx(2**0.5))
-
-
-def test_only_the_newest_run_of_each_current_cell_counts():
     study = load_study(QUEUE)
-    made = cells(study)
-    runs = [
-        result(made[0].hash, score=65.0, finished=datetime(2026, 2, 1, tzinfo=UTC)),
-        result(made[0].hash, score=10.0),
-        result("0" * 16, score=99.0),
-    ]
-    points = points_of(study_runs(study, runs))
+    first = cells(study)[0].hash
+    later = {"finished": datetime(2026, 2, 1, tzinfo=UTC)}
+    runs = [result(first, score=65.0, **later), result(first, score=10.0), result("0" * 16, score=99.0)]
+    points = points_of(study_runs(study, FinishedRuns(runs)))
     assert points[0].values == (65.0,)
     assert all(point.values == () for point in points[1:])
 
@@ -83,7 +78,7 @@ def test_columns_are_lines_and_each_has_its_own_score():
     assert found["RoBERTa-base SICK-R", 0.4] == (2, 64.21)
 
 
-def test_one_row_is_one_line_and_a_missing_setting_a_level():
+def test_one_row_is_one_line_a_missing_setting_a_level_and_a_second_setting_several_lines():
     points = points_of(findings("studies/mini/mocose_fgsm_epsilon", 60.0))
     assert [(point.x, point.label, point.reported) for point in points] == [
         (1e-9, "1e-9", 75.61),
@@ -93,9 +88,6 @@ def test_one_row_is_one_line_and_a_missing_setting_a_level():
         (None, "No", 76.26),
     ]
     assert {point.line for point in points} == {""}
-
-
-def test_lines_follow_a_second_setting_by_its_value():
     points = points_of(findings("studies/mini/mocose_queue", 60.0))
     assert list(dict.fromkeys(point.line for point in points)) == [
         f"queue length {length}" for length in (128, 256, 512, 1024, 4096)
@@ -103,23 +95,16 @@ def test_lines_follow_a_second_setting_by_its_value():
     assert (points[-2].x, points[-2].reported) == (2048, 38.74)
 
 
-def test_a_measure_places_each_cell():
+def test_a_measure_places_each_cell_and_nothing_to_place_is_no_point():
     study = load_study("studies/mini/mocose_fig12")
     made = cells(study)
     measured = [{"queue/traceable_distance": float(place)} for place in range(len(made))]
-    found = study_runs(study, [result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)])
+    found = study_runs(study, FinishedRuns([result(c.hash, measures=m) for c, m in zip(made, measured, strict=True)]))
     assert [point.x for point in points_of(found)] == [float(place) for place in range(8)]
     assert {point.line for point in points_of(found)} == {"batch size 32", "batch size 64"}
     assert any(text.startswith("MoCoSE, Figure 12") for text in texts(drawn(found)))
-
-
-def test_without_its_measure_a_cell_is_no_point():
-    found = findings("studies/mini/mocose_fig12", 60.0)
-    assert points_of(found) == []
-    assert study_figure(found) is None
-
-
-def test_no_number_is_no_point():
+    without = findings("studies/mini/mocose_fig12", 60.0)
+    assert (points_of(without), study_figure(without)) == ([], None)
     assert [point.values for point in points_of(findings(QUEUE, float("nan")))] == [()] * 5
 
 
@@ -127,27 +112,19 @@ def test_distant_scores_get_two_panels_of_equal_span():
     # Ours 10 to 14, the paper's 78.13 to 80.27: no axis shows both.
     apart = drawn(findings(QUEUE, 10.0))
     spans = [high - low for low, high in (axes.get_ylim() for axes in apart.axes)]
-    assert len(spans) == 2
-    assert spans[0] == pytest.approx(spans[1])
-    assert {"this study", "IFCL, Table 5"} <= set(texts(apart))
+    assert spans == [pytest.approx(spans[1]), spans[1]]
     near = drawn(findings(QUEUE, 77.0))
     assert len(near.axes) == 1
-    assert {"this study", "IFCL, Table 5"} <= set(texts(near))
-
-
-def test_spans_by_hand():
+    for figure in (apart, near):
+        assert {"this study", "IFCL, Table 5"} <= set(texts(figure))
+    named = drawn(findings("studies/mini/conisi_ablation", 10.0))
+    assert len(named.axes) == 2
+    assert "w/o fine-grained\nclassification loss" in texts(named)
+    assert len(drawn(findings("studies/mini/conisi_ablation", 75.0)).axes) == 1
     assert fit_together([(0, 2), (2, 4)])
     assert not fit_together([(0, 2), (3, 5)])
     low, high = equal_spans([(0, 2), (10, 11)])
-    assert low == pytest.approx((1 - 1.24, 1 + 1.24))
-    assert high == pytest.approx((10.5 - 1.24, 10.5 + 1.24))
-
-
-def test_names_stand_beside_their_numbers():
-    figure = drawn(findings("studies/mini/conisi_ablation", 10.0))
-    assert len(figure.axes) == 2
-    assert "w/o fine-grained\nclassification loss" in texts(figure)
-    assert len(drawn(findings("studies/mini/conisi_ablation", 75.0)).axes) == 1
+    assert (low, high) == (pytest.approx((1 - 1.24, 1 + 1.24)), pytest.approx((10.5 - 1.24, 10.5 + 1.24)))
 
 
 def test_curves_tell_when_each_seed_was_best():
@@ -165,7 +142,8 @@ def test_curves_tell_when_each_seed_was_best():
         )
         for seed, curve in enumerate((rising, falling))
     ]
-    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, metric_for_best_model="other.spearman")])
+    other = result(made[1].hash, curve=rising, metric_for_best_model="other.spearman")
+    found = study_runs(study, FinishedRuns([*runs, other]))
     (curve,) = StudyPoints(found).curves()
     assert curve.steps == (5, 10)
     # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
@@ -181,7 +159,8 @@ def test_the_figure_is_the_same_every_time_and_nothing_to_draw_is_none():
     assert as_svg(lambda: study_figure(found)) == as_svg(lambda: study_figure(found)) != b""
     study, plain = load_study(QUEUE), load_study("studies/mini/focal_infonce_alignment")
     lacking = [result(cells(study)[0].hash, scores={})]
-    for made in (study_runs(study, []), study_runs(plain, [result(cells(plain)[0].hash)]), study_runs(study, lacking)):
+    for of, runs in ((study, []), (plain, [result(cells(plain)[0].hash)]), (study, lacking)):
+        made = study_runs(of, FinishedRuns(runs))
         assert as_svg(lambda made=made: study_figure(made)) == b""
 
 

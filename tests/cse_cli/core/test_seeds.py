@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cse_cli.analysis.score_table import score_against_number
+from cse_cli.analysis.score_table import Score, measure
 from cse_cli.core.stats import (
     LEVEL,
     MOST_SEEDS,
@@ -129,7 +129,7 @@ def test_a_reported_number_is_the_first_score_of_its_method():
         lambda effect: likelihood(values - 61, effect) * stats.norm.pdf(effect, scale=NUMBER_SCALE),
         -8 * NUMBER_SCALE, 8 * NUMBER_SCALE, points=[0, 3], epsabs=0, epsrel=1e-9, limit=200,
     )  # fmt: skip
-    score = score_against_number(values[1:].tolist(), 61.0)
+    score = measure(values[1:].tolist(), Score(mean=61.0))
     assert score.p == pytest.approx(likelihood(values - 61, 0.0) / effects[0], rel=1e-7)
 
 

@@ -7,7 +7,7 @@ import math
 import matplotlib as mpl
 import pytest
 
-from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
+from cse_cli.analysis.figures import FinishedRun, draw_run, run_figures
 from cse_cli.core.plotting import figure_style
 from cse_cli.core.results import STS_TASKS, PaperRow, Result
 from tests.support import records

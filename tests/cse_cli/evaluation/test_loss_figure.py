@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
-from cse_cli.analysis.run_figures import loss_curves
+from cse_cli.analysis.figures import loss_curves
 from cse_cli.core.plotting import Heading, figure_style
 
 WHOLE = [(0, 3.0), (10, 2.0), (20, nan), (30, 1.0)]

@@ -36,7 +36,7 @@ def test_a_failing_figure_is_a_warning_not_a_failed_run(run, home, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no width")
 
-    monkeypatch.setattr("cse_cli.analysis.run_figures.similarity_scatter", broken)
+    monkeypatch.setattr("cse_cli.analysis.figures.similarity_scatter", broken)
     code, out, err = run()
     assert code == 0, err
     assert "figures are missing: ZeroDivisionError: no width" in " ".join((out + err).split())
@@ -46,7 +46,7 @@ def test_a_failing_figure_is_a_warning_not_a_failed_run(run, home, monkeypatch):
 
 
 def test_missing_matplotlib_is_a_warning_not_a_failed_run(run, home, monkeypatch):
-    monkeypatch.delitem(sys.modules, "cse_cli.analysis.run_figures", raising=False)
+    monkeypatch.delitem(sys.modules, "cse_cli.analysis.figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = run()
     assert code == 0, err

@@ -1,19 +1,19 @@
-"""A paper's table with your runs: those of recipes that reproduce its rows, or those of a study's cells."""
+"""Score tables: rows of papers with your experiments below them, tested, corrected and marked. Tables of papers."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from operator import mul
 from statistics import correlation, fmean
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cse_cli.analysis.experiments import (
     Experiment,
+    FinishedRuns,
     RecipeStatus,
     group,
     last_finished,
@@ -31,16 +31,7 @@ from cse_cli.analysis.papers import (
     word_overlap_row,
 )
 from cse_cli.analysis.reproduced import verdict_note
-from cse_cli.analysis.score_table import (
-    MissingCell,
-    Score,
-    ScoreRow,
-    ScoreTable,
-    Trend,
-    correct_row,
-    score_against_reported,
-    score_against_untrained,
-)
+from cse_cli.analysis.score_table import MissingCell, Score, ScoreRow, ScoreTable, Trend, correct_row, measure
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
@@ -49,11 +40,76 @@ from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
 from registry.papers import Table
 
+Chosen = Sequence[tuple[Experiment, int]]
+"""Configurations to show, each with the number of configurations of which it is the best."""
 NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
 UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
 BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
+
+
+class Block(NamedTuple):
+    """Rows of a table that stay together: `shown`, then one for each of your experiments.
+
+    Args:
+        shown: Reported and other finished rows.
+        runs: Your experiments, each with the number of configurations of which it is the best.
+        columns: Columns of these experiments.
+        row: Reported row that they reproduce.
+        reported: Heading → cell to compare with. None compares with the untrained encoder.
+    """
+
+    shown: Sequence[ScoreRow]
+    runs: Chosen = ()
+    columns: Sequence[ScoreColumn] = ()
+    row: ScoreRow | None = None
+    reported: Mapping[str, Score] | None = None
+
+
+def build(
+    blocks: Iterable[Block],
+    columns: Sequence[ScoreColumn],
+    experiments: Sequence[Experiment],
+    primary: str,
+    *,
+    ranked: bool = True,
+    first: Iterable[ScoreRow] = (),
+    **about: Any,
+) -> ScoreTable:
+    """Return the table of these blocks, with word overlap last.
+
+    Args:
+        blocks: Blocks in order.
+        columns: Columns of the table.
+        experiments: Your experiments in the table, for the word overlap.
+        primary: Heading of the column that judges a row, and by which blocks are ranked.
+        ranked: Whether to rank the blocks, and to test only evaluators that judge. A paper's table has its own order.
+        first: Rows before all blocks.
+        about: Fields of the table.
+    """
+    made: list[list[ScoreRow]] = []
+    for block in blocks:
+        rows = list(block.shown)
+        for experiment, best_of in block.runs:
+            scores = compared_scores(experiment, block.columns, block.reported, only_judging=ranked)
+            row = measured_row(experiment, correct_row(scores, primary), block.row, best_of, primary)
+            rows.append(row)
+        made.append(rows)
+    if ranked:
+        made.sort(key=lambda rows: rank_by(primary, rows[0]))
+        about["ranking"] = primary
+    return ScoreTable(
+        columns=tuple(column.heading for column in columns),
+        rows=(*first, *(row for rows in made for row in rows), *word_overlap_row(experiments, columns)),
+        **about,
+    )
+
+
+def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float, str]:
+    """Return the sort key of a row: the highest score first, rows without it last. Without a heading, by recipe."""
+    score = row.scores.get(heading)
+    return score is None, -score.mean if score else 0.0, "" if heading else row.recipe or ""
 
 
 def paper_table(
@@ -71,46 +127,57 @@ def paper_table(
         ]
         for row in reported
     }
-    primary, rows = judging_column(table).name, list[ScoreRow]()
-    for row in reported:
-        rows.append(row)
-        for experiment in by_name[row.name]:
-            scores = correct_row(_row_scores(experiment, row, table, by_name), primary)
-            rows.append(measured_row(experiment, scores, row, primary=primary))
+    blocks = [
+        Block([row], [(one, 1) for one in by_name[row.name]], _columns_of_row(table, row, by_name), row, row.scores)
+        for row in reported
+    ]
     own = [one for of_row in by_name.values() for one in of_row]
-    return _score_table(key, identifier, [*rows, *word_overlap_row(own, columns_of(table))]), bool(own)
+    about = _about(key, identifier)
+    return build(blocks, columns_of(table), own, judging_column(table).name, ranked=False, **about), bool(own)
 
 
-def _score_table(
-    key: str, identifier: str, rows: Sequence[ScoreRow], remarks: Sequence[str] = (), heading: str = "", **more: Any
-) -> ScoreTable:
-    """Return a paper's table with these rows, and with the doubts about the whole table."""
+def _about(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "", **more: Any) -> dict[str, Any]:
+    """Return the fields of a paper's table, with the doubts about the whole table."""
     paper = papers.load(key)
     table = paper.tables[identifier]
-    about: dict[str, Any] = {"kind": "table", **more}
-    return ScoreTable(
-        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]{heading}",
-        language=table.language,
-        paper=key,
-        table=identifier,
-        columns=tuple(column.name for column in table.columns),
-        rows=tuple(rows),
-        remarks=(*remarks, *(flag.note for flag in table.flags if flag.row is None)),
-        **about,
-    )
+    return {
+        "kind": "table",
+        "heading": f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]{heading}",
+        "language": table.language,
+        "paper": key,
+        "table": identifier,
+        "remarks": (*remarks, *(flag.note for flag in table.flags if flag.row is None)),
+        **more,
+    }
+
+
+def _columns_of_row(
+    table: Table, row: ScoreRow, by_name: Mapping[str, Sequence[Experiment]], study: Study | None = None
+) -> list[ScoreColumn]:
+    """Return the columns in which runs next to a reported row have scores. `by_name` has the runs of each row."""
+    columns = columns_of(table, study, row.name, by_name)
+    return [column for column in columns if column.gain_of is None or column.heading in row.scores]
 
 
 def compared_scores(
-    experiment: Experiment, values: Mapping[ScoreColumn, Sequence[float]], reported: Mapping[str, Score] | None
+    experiment: Experiment,
+    columns: Iterable[ScoreColumn],
+    reported: Mapping[str, Score] | None,
+    *,
+    only_judging: bool = False,
 ) -> dict[str, Score]:
-    """Return the cells of an experiment, compared with the reported ones by heading, or with the untrained encoder."""
+    """Return the cells of an experiment, compared with the reported ones by heading, or with the untrained encoder.
+
+    `only_judging` does not test evaluators that selected states, or any if its seeds chose the experiment.
+    """
     scores, mode = {}, experiment.plan.mode
-    for column, own in values.items():
-        before = column.values(experiment, "untrained") if reported is None else []
-        if own and before:
-            scores[column.heading] = score_against_untrained(own, before, mode)
-        elif own:
-            scores[column.heading] = score_against_reported(own, (reported or {}).get(column.heading), mode)
+    for column in columns:
+        if own := column.values(experiment):
+            before = column.values(experiment, "untrained") if reported is None else []
+            score = measure(own, (reported or {}).get(column.heading), mode, before=before)
+            tested = not only_judging or (experiment.fresh and experiment.judges(column.evaluator))
+            score = (score if tested else score.untested()).model_copy(update={"digits": column.digits})
+            scores[column.heading] = score
     return scores
 
 
@@ -160,48 +227,9 @@ def measured_row(
             *(note for note, holds in notes.items() if holds),
             *experiment.notes,
             *mixed_environments(experiment.results),
-            *([] if reproduces is None else verdict_note(experiment, reproduces, scores.get(primary))),
+            *(verdict_note(experiment, reproduces, scores.get(primary)) if reproduces and reproduces.paper else ()),
         ),
     )
-
-
-def _row_scores(
-    experiment: Experiment,
-    row: ScoreRow,
-    table: Table,
-    by_name: Mapping[str, Iterable[Experiment]],
-    study: Study | None = None,
-) -> dict[str, Score]:
-    """Return the cells of one experiment, compared with a reported row.
-
-    `by_name` has the runs of each row, for columns of differences. The scores of a `study` take precedence.
-    """
-    same_encoder = True
-    if study is not None:
-        current = experiment.status == "current"
-        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
-        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
-    columns = {column.heading: column for column in columns_of(table, study, row.name)}
-    values = {}
-    for printed in table.columns:
-        if printed.minus is None:
-            values[columns[printed.name]] = columns[printed.name].values(experiment)
-        elif printed.name in row.scores:
-            gains = _differences(experiment, by_name[printed.minus], columns[printed.of or ""])
-            values[columns[printed.name]] = gains
-    scores = compared_scores(experiment, values, row.scores if same_encoder else {})
-    digits = {heading: max(2, cell.digits) for heading, cell in row.scores.items()}
-    return {heading: one.model_copy(update={"digits": digits.get(heading, 2)}) for heading, one in scores.items()}
-
-
-def _differences(experiment: Experiment, others: Iterable[Experiment], column: ScoreColumn) -> list[float]:
-    """Return a column's score minus that of the first other runs with seeds in common, seed by seed."""
-    own = dict(zip(experiment.seeds, column.values(experiment), strict=False))
-    for other in others:
-        theirs = dict(zip(other.seeds, column.values(other), strict=False))  # no values if a seed lacks its score
-        if common := [seed for seed in own if seed in theirs]:
-            return [own[seed] - theirs[seed] for seed in common]
-    return []
 
 
 @dataclass(frozen=True)
@@ -261,20 +289,14 @@ class StudyRuns:
         return tuple(found)
 
 
-def study_runs(
-    study: Study,
-    results: Sequence[Result],
-    tags: Mapping[str, str] = MappingProxyType({}),
-    *,
-    pool: bool = False,
-) -> StudyRuns:
+def study_runs(study: Study, finished: FinishedRuns, *, pool: bool = False) -> StudyRuns:
     """Return a study's cells with their runs.
 
     The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
-    were started for the cell, by `tags`. Of several experiments with these settings, the one that finished last is
+    were started for the cell. Of several experiments with these settings, the one that finished last is
     used. Tuned rows have the settings that their trials chose.
     """
-    choices: list[Choice] = []
+    results, tags, choices = finished.results, finished.tags, list[Choice]()
     of_trials: dict[str, list[Result]] = {}
     outdated: list[str] = []
     if study.is_tuned:
@@ -300,36 +322,58 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
     for row in rows_of_table(key, identifier):
         rows.append(row)
-        if of_row := runs.in_row(row.name):
-            rows.append(_study_row(runs, row, table, of_row))
+        if filled := runs.in_row(row.name):
+            rows.append(_study_row(runs, row, table, filled))
+    reported = {row.name: row.scores for row in rows if row.source == "paper"}
+    measured = {row.name: row.scores for row in rows if row.source == "measured"}
+    sideways, trends = len(table.rows) == 1, list[Trend]()
+    for name in list(reported) if sideways else [column.name for column in table.columns]:
+        left, right = [], []
+        for of_row, scores in measured.items():
+            for column in scores:
+                if column in reported[of_row] and name == (of_row if sideways else column):
+                    left.append(scores[column].mean)
+                    right.append(reported[of_row][column].target)
+        if (along := trend(name, left, right)) is not None:
+            trends.append(along)
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
+    named = {name for own in runs.study.columns for name in own.names}
+    printed = [one for one in table.columns if not named or one.name in named]
+    pairs = dict.fromkeys((runs.study.score_of(one.name), one.evaluator) for one in printed)
+    replaced = [(own, theirs) for own, theirs in pairs if own and theirs and own.partition(".")[0] != theirs]
     # A score of the study that replaces the paper's can be one of other data.
     both = zip(columns_of(table, runs.study), table.columns, strict=True)
     overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
-    return _score_table(
+    about = _about(
         key,
         identifier,
-        [*rows, *overlap],
-        (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table)),
+        (
+            *(OTHER_ENCODER.format(name) for name in others),
+            *(OTHER_SCORE.format(own, theirs) for own, theirs in replaced),
+        ),
         f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
         kind="study",
         encoder=", ".join(encoders) or None,
         study=runs.study.name,
-        trends=tuple(_trends(rows, table)),
+        trends=tuple(trends),
         missing=missing,
         command=f"cse run {runs.study.name}" if missing else None,
     )
+    return build([Block([*rows, *overlap])], columns_of(table), (), "", ranked=False, **about)
 
 
 def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
     by_name = {name: [of_cell for _, of_cell in study.in_row(name)] for name in table.rows}
-    compared, primary = [], judging_column(table).name
+    columns, compared, primary = _columns_of_row(table, row, by_name, study.study), [], judging_column(table).name
     for cell, experiment in runs:
-        scored = _row_scores(experiment, row, table, by_name, study.study)
+        current = experiment.status == "current"
+        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
+        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
+        scored = compared_scores(experiment, columns, row.scores if same_encoder else {})
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
     corrected = correct_row(together, primary)
@@ -351,32 +395,6 @@ def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tup
             "notes": tuple(dict.fromkeys(notes)),
         }
     )
-
-
-def _other_scores(study: Study, table: Table) -> Iterator[str]:
-    """Yield a remark for each score of the study that replaces another one of the paper."""
-    named = {name for column in study.columns for name in column.names}
-    shown = [column for column in table.columns if not named or column.name in named]
-    pairs = ((study.score_of(column.name), column.evaluator) for column in shown)
-    for own, theirs in dict.fromkeys(pairs):
-        if own is not None and theirs is not None and own.partition(".")[0] != theirs:
-            yield OTHER_SCORE.format(own, theirs)
-
-
-def _trends(rows: Sequence[ScoreRow], table: Table) -> Iterable[Trend]:
-    """Yield the trend of each column, or of each row of a table with one row."""
-    reported = {row.name: row.scores for row in rows if row.source == "paper"}
-    measured = {row.name: row.scores for row in rows if row.source == "measured"}
-    sideways = len(table.rows) == 1
-    for name in list(reported) if sideways else [column.name for column in table.columns]:
-        left, right = [], []
-        for row, scores in measured.items():
-            for column in scores:
-                if column in reported[row] and name == (row if sideways else column):
-                    left.append(scores[column].mean)
-                    right.append(reported[row][column].target)
-        if (found := trend(name, left, right)) is not None:
-            yield found
 
 
 EXACT = 8

@@ -1,12 +1,14 @@
-"""Figure of a study: scores by a setting, a measure or a name with the paper's numbers, curves, or differences."""
+"""Figures of a finished run, from its result and the series of its evaluators, and the figure of a study."""
 
 from __future__ import annotations
 
+import math
+import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import isfinite
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -16,18 +18,21 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
-from cse_cli.analysis.headlines import metric_value
-from cse_cli.analysis.paper_tables import StudyRuns
+from cse_cli.analysis.experiments import RecipeStatus, group, metric_value
+from cse_cli.analysis.tables import StudyRuns, paper_table
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
     BLACK,
     CHOSEN,
+    COLORS,
     COLUMN,
     GUIDE,
     LETTER,
+    MARKERS,
     MEASURED,
     PAGE,
     PAPER,
+    SMALL,
     STEPS,
     UNTRAINED,
     Heading,
@@ -35,11 +40,13 @@ from cse_cli.core.plotting import (
     label_axes,
     label_steps,
     line_style,
+    metric_name,
     new_figure,
+    save_figures,
     score_name,
 )
-from cse_cli.core.results import Result
-from cse_cli.recipe.cells import Cell, paper_table
+from cse_cli.core.results import STS_TASKS, Result, Series
+from cse_cli.recipe import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
@@ -47,6 +54,314 @@ from cse_cli.recipe.study_schema import FigureSpec
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE
+
+LABELS = {"measured": "this run", "untrained": "untrained"}
+"""Role → its label in a legend."""
+FILLS: dict[str, dict[str, Any]] = {
+    "measured": {"facecolor": MEASURED, "edgecolor": MEASURED},
+    "paper": {"facecolor": "white", "edgecolor": PAPER, "hatch": "/////"},
+    "untrained": {"facecolor": "#dddddd", "edgecolor": UNTRAINED},
+}
+"""Role → style of its bars, distinct in gray as well."""
+POINTS: dict[str, dict[str, Any]] = {
+    "untrained": {"s": 26, "facecolor": "white", "edgecolor": UNTRAINED, "linewidths": 1},
+    "measured": {"s": 75, "color": MEASURED, "marker": "*"},
+}
+"""Role → style of its point in the plane of alignment and uniformity."""
+WIDE = 5
+"""Number of tasks above which a figure covers both columns of a page."""
+ALIGNMENT, UNIFORMITY = "alignment", "uniformity"
+"""Metrics of the evaluators that get a plane."""
+REPORTED = ("UNIF", "ALGN")
+"""Columns of a paper's table with uniformity and alignment."""
+SCATTERS = 3
+"""Maximum number of scatter plots of a run. Each takes a quarter of a second."""
+BINS = 26
+"""Number of bins: gold scores from 0 to 5 are often means of five ratings, so each fifth has its own bin."""
+FEW = 40
+"""Largest number of singular values that get a marker each."""
+
+Figures = Iterator[tuple[str, Figure]]
+"""Names and figures."""
+Bars = Mapping[str, tuple[str, Sequence[float | None]]]
+"""Role → label, and one value or None for each task."""
+Steps = Sequence[tuple[int, float]]
+"""Step and value, ordered by step."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run and the numbers of its figures.
+
+    Args:
+        result: Scores of the run.
+        series: Series of its evaluators.
+        data: Evaluator → names "dataset/split" of its data, for the titles.
+        status: Relation of the run to its recipe's file. Default: by the file. Only a current run is compared with a
+            paper's row.
+    """
+
+    result: Result
+    series: Mapping[str, Series] = field(default_factory=dict)
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    status: RecipeStatus | None = None
+
+    @property
+    def selecting(self) -> str:
+        """Name of the evaluator that selected the checkpoint, or an empty string."""
+        return (self.result.metric_for_best_model or "").rpartition(".")[0]
+
+    def heading(self, title: str, *evaluators: str, note: str = "") -> Heading:
+        """Return a heading with title, data, method and seed."""
+        names = [name for evaluator in evaluators for name in self.data.get(evaluator, ())]
+        data = names[0] if names else ", ".join(evaluators)  # dataset/split
+        if len(names) > 1:
+            splits = sorted({name.rpartition("/")[2] for name in names})
+            data = f"{' and '.join(splits)} split{'s' if len(splits) > 1 else ''}"
+        return Heading(f"{title}{data}", f"{self.result.title}, seed {self.result.seed}", note)
+
+    def with_series(self, *names: str) -> dict[str, tuple[Sequence[float], ...]]:
+        """Return evaluator → series with these names. Evaluators without one of them are omitted."""
+        found = {evaluator: tuple(of.get(name, ()) for name in names) for evaluator, of in self.series.items()}
+        return {evaluator: series for evaluator, series in found.items() if all(len(one) for one in series)}
+
+
+def draw_run(
+    result: Result, series: Mapping[str, Series], directory: Path, data: Mapping[str, Sequence[str]] | None = None
+) -> list[Path]:
+    """Write each figure for which the run has data, as SVG and as PNG, and return the files."""
+    return save_figures(run_figures(FinishedRun(result, series, data or {})), directory)
+
+
+def run_figures(run: FinishedRun) -> Figures:
+    """Yield name and figure for everything for which the run has data. Iterate inside `figure_style`."""
+    for kind, figures in (
+        ("training_curve", _training_curve(run)),
+        ("tasks_", _task_bars(run)),
+        ("similarity_", _similarities(run)),
+        ("singular_values_", _spectra(run)),
+        ("alignment_uniformity_", _planes(run)),
+    ):
+        for name, figure in figures:
+            yield kind + re.sub(r"[^\w.-]", "_", name), figure
+
+
+def _training_curve(run: FinishedRun) -> Figures:
+    """Yield the score by step. A diamond marks the selected step, a dashed line the score before training."""
+    curve, selected, selecting = run.result.curve, run.result.selected_step, run.result.metric_for_best_model
+    if not curve or selecting is None:
+        return
+    metric = metric_name(selecting.rpartition(".")[2])
+    figure = new_figure(run.heading(f"Training curve: {metric}, ", run.selecting))
+    axes = figure.add_subplot()
+    steps = sorted(curve)
+    axes.plot(steps, [curve[step] for step in steps], "-o", color=MEASURED, zorder=2)
+    if selected is not None and math.isfinite(curve.get(selected, math.nan)):
+        label = f"selected: {curve[selected]:.2f}, step {selected}"
+        point = ([selected], [curve[selected]])
+        axes.plot(*point, "D", color=CHOSEN, label=label, zorder=3, markersize=6, mfc="none", markeredgewidth=1.3)
+    untrained = metric_value(run.result.untrained, selecting)
+    if untrained is not None and math.isfinite(untrained):
+        axes.axhline(untrained, label=f"untrained: {untrained:.2f}", **GUIDE)
+    label_steps(axes, "step", metric)
+    add_legend(figure)
+    yield "", figure
+
+
+def loss_curves(whole: Steps, parts: Mapping[str, Steps], heading: Heading) -> Figure:
+    """Draw the minimized loss by step, with its parts before weighting. A part that equals the whole is omitted."""
+    figure = new_figure(heading, height=2.0 + 0.13 * len(parts))
+    axes = figure.add_subplot()
+    shown = {name: points for name, points in parts.items() if list(points) != list(whole)}
+    for place, (name, points) in enumerate(shown.items()):
+        axes.plot(*_finite(points), label=name, linewidth=0.9, **{**line_style(place), "marker": "none"})
+    axes.plot(*_finite(whole), color=BLACK, label="minimized" if shown else "_", zorder=3)
+    label_steps(axes, "step", "loss")
+    if not any(value <= 0 for points in (whole, *shown.values()) for _, value in points):  # losses differ by factors
+        axes.set_yscale("log")
+    add_legend(figure)
+    return figure
+
+
+def _finite(points: Steps) -> tuple[list[int], list[float]]:
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
+    return [step for step, _ in finite], [value for _, value in finite]
+
+
+def _task_bars(run: FinishedRun) -> Figures:
+    """Yield the bars next to the paper's row that the run reproduces, else one chart for each shared metric."""
+    paper = run.result.paper
+    (experiment,) = group([run.result], status=run.status)
+    if paper is not None and experiment.latest.paper is not None:
+        shown, _ = paper_table(paper.key, paper.table, [experiment])
+        scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}
+        if "paper" in scores and scores.get("measured"):
+            table = papers.load(paper.key).tables[paper.table]
+            columns = [column for column in table.columns if column.name in scores["measured"]]
+            labels = {"paper": f"{papers.load(paper.key).short}: {paper.row}", **LABELS}
+            rows: dict[str, tuple[str, list[float | None]]] = {}
+            for role in ("paper", "measured"):
+                found = [scores[role].get(column.name) for column in columns]
+                rows[role] = labels[role], [None if score is None else score.mean for score in found]
+            evaluators = [column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)]
+            heading = run.heading(f"Tasks: {table.metric}, ", *evaluators)
+            yield "paper", draw_bars([column.name for column in columns], rows, table.metric, heading)
+            return
+    scored = {name: next(iter(of)) for name, of in run.result.scores.items() if of and name != run.selecting}
+    for metric in dict.fromkeys(scored.values()):
+        evaluators = [name for name, of in scored.items() if of == metric]
+        if len(evaluators) > 1:
+            names, rows = [*evaluators, *([AVERAGE] if set(STS_TASKS) <= set(evaluators) else [])], {}
+            for role, state in (("untrained", run.result.untrained), ("measured", run.result.scores)):
+                values = [metric_value(state, name if name == AVERAGE else f"{name}.{metric}") for name in names]
+                if any(value is not None for value in values):
+                    rows[role] = LABELS[role], values
+            heading = run.heading(f"Tasks: {metric_name(metric)}, ", *evaluators)
+            yield metric, draw_bars(names, rows, metric_name(metric), heading)
+
+
+def draw_bars(tasks: Sequence[str], rows: Bars, metric: str, heading: Heading) -> Figure:
+    """Draw grouped bars, each with its number."""
+    figure = new_figure(heading, PAGE if len(tasks) > WIDE else COLUMN, 2.1)
+    axes = figure.add_subplot()
+    thickness = 0.8 / len(rows)
+    for place, (role, (name, values)) in enumerate(rows.items()):
+        shift = (place - (len(rows) - 1) / 2) * thickness
+        known = {task + shift: value for task, value in enumerate(values) if value is not None}
+        bars = axes.bar(
+            list(known), list(known.values()), width=0.92 * thickness, label=name, linewidth=0.7, **FILLS[role]
+        )
+        # Vertical numbers do not overlap on narrow bars.
+        axes.bar_label(bars, fmt="{:.2f}", rotation=90, padding=2, fontsize=SMALL)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(metric)
+    axes.set_xlim(-0.6, len(tasks) - 0.4)
+    axes.margins(y=0.28)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(tasks)), tasks)
+    axes.tick_params(axis="x", length=0)
+    add_legend(figure)
+    return figure
+
+
+def _similarities(run: FinishedRun) -> Figures:
+    """Yield at most `SCATTERS` scatter plots.
+
+    The order is: evaluators whose metric no other evaluator has, the selecting evaluator, those on the same data set,
+    and all others as in the recipe.
+    """
+    metrics = {evaluator: next(iter(scores), "") for evaluator, scores in run.result.scores.items()}
+    datasets = {name.rpartition("/")[0] for name in run.data.get(run.selecting, ())}
+
+    def rank(evaluator: str) -> tuple[bool, bool, bool]:
+        shared = list(metrics.values()).count(metrics.get(evaluator, "")) > 1
+        same = any(name.rpartition("/")[0] in datasets for name in run.data.get(evaluator, ()))
+        return shared, evaluator != run.selecting, not same
+
+    found = run.with_series("gold", "cosine")
+    for evaluator in sorted(found, key=rank)[:SCATTERS]:
+        gold, cosine = found[evaluator]
+        scores, correlations = run.result.scores.get(evaluator, {}), []
+        for name in ("spearman", "pearson"):
+            if name in scores:
+                low, high = (scores.get(f"{name}_{end}", scores[name]) for end in ("low", "high"))
+                interval = f" ({low:.2f} to {high:.2f})" if low < high else ""
+                correlations.append(f"{name.capitalize()} {scores[name]:.2f}{interval}")
+        note = ", ".join([*correlations, f"{len(gold):,}\N{NO-BREAK SPACE}pairs"])
+        heading = run.heading("Gold score and cosine, ", evaluator, note=note)
+        yield evaluator, similarity_scatter(gold, cosine, heading)
+
+
+def similarity_scatter(gold: Sequence[float], cosine: Sequence[float], heading: Heading) -> Figure:
+    """Draw one point for each sentence pair, with histograms of both scores in the margins."""
+    figure = new_figure(heading, COLUMN, 2.8)
+    grid = figure.add_gridspec(2, 2, width_ratios=(5, 1), height_ratios=(1, 5))
+    points = figure.add_subplot(grid[1, 0])
+    top = figure.add_subplot(grid[0, 0], sharex=points)
+    right = figure.add_subplot(grid[1, 1], sharey=points)
+    # As vector paths, thousands of points would need megabytes.
+    opacity = min(0.6, max(0.08, 300 / len(gold)))
+    points.scatter(gold, cosine, s=5, color=MEASURED, alpha=opacity, linewidths=0, rasterized=True)
+    top.hist(gold, _centered_bins(gold), color=MEASURED, alpha=0.7)
+    right.hist(cosine, _centered_bins(cosine), color=MEASURED, alpha=0.7, orientation="horizontal")
+    for axes, side in ((top, "left"), (right, "bottom")):
+        axes.tick_params(labelbottom=False, labelleft=False, length=0)
+        axes.spines[side].set_visible(False)
+    top.set_yticks([])
+    right.set_xticks([])
+    label_axes(points, "gold score", "cosine")
+    return figure
+
+
+def _centered_bins(values: Sequence[float]) -> list[float]:
+    """Return the edges of bins. The centers of the outermost bins are the smallest and the largest value."""
+    low, high = min(values), max(values)
+    width = (high - low) / (BINS - 1) or 1.0
+    return [low + (place - 0.5) * width for place in range(BINS + 1)]
+
+
+def _spectra(run: FinishedRun) -> Figures:
+    """Yield the singular values of the embeddings, divided by the largest, on a logarithmic scale."""
+    for evaluator, (values,) in run.with_series("singular_values").items():
+        if max(values) > 0:
+            rank = run.result.scores.get(evaluator, {}).get("effective_rank")
+            note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
+            figure = new_figure(run.heading("Singular values of the embeddings, ", evaluator, note=note))
+            axes = figure.add_subplot()
+            ordered = sorted((value for value in values if value > 0), reverse=True)
+            shares = [value / ordered[0] for value in ordered]
+            axes.plot(range(1, len(shares) + 1), shares, color=MEASURED, marker="o" if len(ordered) <= FEW else "none")
+            zeros = len(values) - len(ordered)
+            label_axes(axes, f"index (zero: {zeros} more)" if zeros else "index", "singular value / largest")
+            axes.set_yscale("log")
+            axes.set_xlim(0, len(values) + 1)
+            axes.margins(y=0.1)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            yield evaluator, figure
+
+
+UniformityAlignment = tuple[float, float]
+"""Uniformity and alignment. Lower is better for both."""
+
+
+def _planes(run: FinishedRun) -> Figures:
+    """Yield the run and its untrained encoder among the papers' points, with arrows to points derived from others."""
+    reported: dict[str, UniformityAlignment] = {}
+    sources: list[str] = []
+    for paper in map(papers.load, papers.names()):
+        for table in paper.tables.values():
+            if set(REPORTED) <= {column.name for column in table.columns}:
+                sources.append(f"{paper.short}, Table {table.number}")
+                for name in table.rows:
+                    uniformity, alignment = (table.values(name)[heading] for heading in REPORTED)
+                    if alignment is not None and uniformity is not None:
+                        reported[name] = (uniformity, alignment)
+    for evaluator, scores in run.result.scores.items():
+        if not {ALIGNMENT, UNIFORMITY} <= set(scores):
+            continue
+        states = {"untrained": run.result.untrained.get(evaluator), "measured": scores}
+        own = {role: (of[UNIFORMITY], of[ALIGNMENT]) for role, of in states.items() if of}
+        note = f"points of papers: {'; '.join(sources)}"
+        heading = run.heading("Alignment and uniformity, ", evaluator, note=note)
+        figure = new_figure(heading, COLUMN, 2.4 + 0.13 * len(reported))
+        axes = figure.add_subplot()
+        for place, (name, point) in enumerate(reported.items()):
+            color = COLORS[1 + place % (len(COLORS) - 1)]
+            axes.scatter(*point, s=20, color=color, marker=MARKERS[place % len(MARKERS)], label=name, zorder=3)
+        for role, point in own.items():
+            axes.scatter(*point, label=LABELS[role], zorder=3, **POINTS[role])
+        derived = [(one, other) for one in reported for other in reported if other.startswith(f"{one} + ")]
+        arrows = [(reported[one], reported[other]) for one, other in derived]
+        if "untrained" in own:
+            arrows.append((own["untrained"], own["measured"]))
+        for start, end in arrows:
+            arrow = {"arrowstyle": "->", "color": "#aaaaaa", "linewidth": 0.8, "shrinkA": 4, "shrinkB": 5}
+            axes.annotate("", end, start, arrowprops=arrow, zorder=2)
+        axes.margins(0.12, 0.12)
+        label_axes(axes, "uniformity  (← better)", "alignment  (← better)")
+        add_legend(figure)
+        yield evaluator, figure
+
 
 ROW, STEP, MEASURE = "row", "step", "measures."
 """Values of a figure's `x` that are not a setting. The last one is a prefix."""
@@ -100,24 +415,19 @@ def _heading(found: StudyPoints) -> Heading:
     notes = []
     if len(found.current) < (whole := len({cell.hash for cell in found.cells})):
         notes.append(f"{len(found.current)} of {whole} settings have finished runs")
-    return Heading(found.study.title, f"{recipes}; {seeds}", "; ".join([*notes, *_quoted_numbers(found)]))
-
-
-def _quoted_numbers(found: StudyPoints) -> Iterator[str]:
-    """Yield the numbers that the paper's text quotes from the figure that the study reproduces."""
-    if found.study.answers is None:
-        return
-    paper = papers.load(found.study.answers[0])
-    figure = paper.figures.get(found.study.answers[1])
-    if figure is not None and figure.quoted:
-        ends = [[end for end in (one.value, one.high) if end is not None] for one in figure.quoted]
-        ranges = [" to ".join(f"{end:,g}" for end in of) for of in ends]
-        numbers = [f"{one.what} {text}" for one, text in zip(figure.quoted, ranges, strict=True)]
-        yield f"{paper.short}, Figure {figure.number}: {', '.join(numbers)}"
+    if found.study.answers is not None:
+        paper = papers.load(found.study.answers[0])
+        figure = paper.figures.get(found.study.answers[1])
+        if figure is not None and figure.quoted:
+            ends = [[end for end in (one.value, one.high) if end is not None] for one in figure.quoted]
+            ranges = [" to ".join(f"{end:,g}" for end in of) for of in ends]
+            numbers = [f"{one.what} {text}" for one, text in zip(figure.quoted, ranges, strict=True)]
+            notes.append(f"{paper.short}, Figure {figure.number}: {', '.join(numbers)}")
+    return Heading(found.study.title, f"{recipes}; {seeds}", "; ".join(notes))
 
 
 @dataclass(frozen=True)
-class Series:
+class Numbers:
     """Measured or reported numbers of all points.
 
     `name` is the title of the panel or a label in the legend, `style` that of a single line, `span` the range of all
@@ -131,17 +441,17 @@ class Series:
     panel: int = 0
 
 
-def _series(points: Sequence[Point], paper: str) -> list[Series]:
+def _series(points: Sequence[Point], paper: str) -> list[Numbers]:
     """Return the measured and the reported numbers, in one panel if one axis shows both well, else in two."""
     reported = {"color": PAPER, "marker": "s", "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
     measured = {"color": MEASURED, "marker": "o", "linestyle": "-"}
     kinds = (("this study", attrgetter("measured"), measured), (paper, attrgetter("in_paper"), reported))
-    found: list[Series] = []
+    found: list[Numbers] = []
     for name, number, style in kinds:
         numbers = [each for point in points if (each := number(point))]
         if numbers:
             span = min(mean - std for mean, std in numbers), max(mean + std for mean, std in numbers)
-            found.append(Series(name, number, style, span))
+            found.append(Numbers(name, number, style, span))
     placed = [point for point in points if point.x is not None] or points
     if len({point.line for point in placed}) == 1 and fit_together([one.span for one in found]):
         return found
@@ -161,7 +471,7 @@ def equal_spans(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _draw_sweep(
-    points: Sequence[Point], spec: FigureSpec, score: str, series: Sequence[Series], heading: Heading
+    points: Sequence[Point], spec: FigureSpec, score: str, series: Sequence[Numbers], heading: Heading
 ) -> Figure:
     """Draw the scores by a setting or a measure. A second panel is below the first."""
     panels = 1 + series[-1].panel
@@ -169,8 +479,12 @@ def _draw_sweep(
     every = list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
     placed = [(point.x, point) for point in points if point.x is not None]
     _draw_series(every, series, placed, "y", joined=not spec.x.startswith(MEASURE) or spec.lines is not None)
-    for one in series:
-        _draw_levels(every[one.panel], one, [point for point in points if point.x is None])
+    for one in series:  # a horizontal line for each setting without a position, such as a removed component
+        levels = [(point.label, number) for point in points if point.x is None and (number := one.number(point))]
+        for place, (label, (mean, std)) in enumerate(levels):
+            style = line_style(-1 - place) | {"marker": "none", "linewidth": 0.9, "zorder": 1}
+            every[one.panel].axhline(mean, label=label, **style)
+            every[one.panel].axhspan(mean - std, mean + std, color=style["color"], alpha=0.1, linewidth=0)
     add_legend(figure)
     axis = every[-1].xaxis
     axis.set_major_locator(MaxNLocator(6))
@@ -186,17 +500,8 @@ def _draw_sweep(
     return figure
 
 
-def _draw_levels(axes: Axes, series: Series, points: Sequence[Point]) -> None:
-    """Draw a horizontal line for each setting without a position on the axis, such as a removed component."""
-    numbers = [(point.label, number) for point in points if (number := series.number(point))]
-    for place, (label, (mean, std)) in enumerate(numbers):
-        style = line_style(-1 - place) | {"marker": "none", "linewidth": 0.9, "zorder": 1}
-        axes.axhline(mean, label=label, **style)
-        axes.axhspan(mean - std, mean + std, color=style["color"], alpha=0.1, linewidth=0)
-
-
 def _draw_names(
-    points: Sequence[Point], _: FigureSpec, score: str, series: Sequence[Series], heading: Heading
+    points: Sequence[Point], _: FigureSpec, score: str, series: Sequence[Numbers], heading: Heading
 ) -> Figure:
     """Draw one row for each setting. A second panel is to the right of the first."""
     panels = 1 + series[-1].panel
@@ -215,7 +520,12 @@ def _draw_names(
 
 
 def _draw_series(
-    every: Sequence[Axes], series: Sequence[Series], placed: Sequence[tuple[float, Point]], scores: str, *, joined: bool
+    every: Sequence[Axes],
+    series: Sequence[Numbers],
+    placed: Sequence[tuple[float, Point]],
+    scores: str,
+    *,
+    joined: bool,
 ) -> None:
     """Draw each line of each series with error bars: on the axis `scores`, with positions on the other axis."""
     lines = list(dict.fromkeys(point.line for _, point in placed))
@@ -271,7 +581,7 @@ class StudyPoints:
         self.study = runs.study
         self.figure = runs.study.figure or FigureSpec(x=ROW)
         self.cells = [cell for cell, _ in runs.cells]
-        self.table = paper_table(runs.study)
+        self.table = cells.paper_table(runs.study)
         self.current = runs.current
         self._sideways = len({cell.row for cell in self.cells}) == 1 and len(self.cells) > 1
         """Whether the settings are the columns of a table, not its rows."""
@@ -309,7 +619,7 @@ class StudyPoints:
             return ""
         return AVERAGE if column.evaluator == AVERAGE else f"{column.evaluator}.{self.table.score_of(column)}"
 
-    def _points(self, cell: Cell) -> Iterator[Point]:
+    def _points(self, cell: cells.Cell) -> Iterator[Point]:
         recipe = load(cell.recipe, cell.overrides, cell.unset).recipe
         runs = self.current.get(cell.hash, [])
         for heading in self._headings(cell):
@@ -318,11 +628,11 @@ class StudyPoints:
                 x=self._x(recipe, runs),
                 label=self._label(cell, (heading,) if heading else ()),
                 line=self._line(recipe, heading),
-                values=tuple(value for value in values if value is not None and isfinite(value)),
+                values=tuple(value for value in values if value is not None and math.isfinite(value)),
                 reported=self.table.values(cell.row)[heading] if self.table and heading else None,
             )
 
-    def _headings(self, cell: Cell) -> tuple[str, ...]:
+    def _headings(self, cell: cells.Cell) -> tuple[str, ...]:
         """Return the reported columns for which a cell has a score."""
         if cell.columns or self.table is None:
             return cell.columns or ("",)
@@ -347,7 +657,7 @@ class StudyPoints:
         component = names[-2:] if names[0] not in SECTIONS else names[-1:]
         return f"{' '.join(component).replace('_', ' ')} {found:g}"
 
-    def _label(self, cell: Cell, headings: Sequence[str]) -> str:
+    def _label(self, cell: cells.Cell, headings: Sequence[str]) -> str:
         return ", ".join(headings) if self._sideways and headings else cell.row
 
 
@@ -441,7 +751,7 @@ def mean_std(values: Sequence[float]) -> MeanStd:
 
 def curve_of(label: str, runs: Sequence[Result]) -> Curve | None:
     """Return the dev score by step of runs with the same metric, or None if they have no step in common."""
-    finite = [{step for step, score in run.curve.items() if isfinite(score)} for run in runs]
+    finite = [{step for step, score in run.curve.items() if math.isfinite(score)} for run in runs]
     steps = sorted(set.intersection(*finite)) if runs else []
     before = [metric_value(run.untrained, run.metric_for_best_model or "") for run in runs]
     scores = tuple(tuple(run.curve[step] for step in steps) for run in runs)
