@@ -347,7 +347,7 @@ class TuneRange(Section):
 
 
 NAMING = ("column", "split", "pooling", "eval_pooling", "random_weights")
-"""Parameters that name something without a declaration in the signature, and the one that decides whether a model is read."""
+"""Parameters without a declaration that name something, or decide whether a named model is read."""
 
 
 @dataclass(frozen=True)
