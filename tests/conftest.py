@@ -95,9 +95,11 @@ def home(
 
 
 @pytest.fixture(autouse=True)
-def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def quick_databases(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
-    if "cse_cli.mirrors.mlflow" in sys.modules:
+    if "cse_cli.mirrors.mlflow" in sys.modules or "mirrors" in request.path.parts:
         from tests.support.databases import created, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
@@ -167,10 +169,10 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cse_cli.tuning.plots.draw", lambda *_: [])
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look no more at what the imports made, a million objects, when memory is collected: a run does so at its end."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        import tests.support.preloaded  # noqa: F401 - what most tests import later
+    if "PYTEST_XDIST_WORKER" in os.environ and any(item.get_closest_marker("slow") for item in session.items):
+        import tests.support.preloaded  # noqa: F401 - what most of them import later
     gc.collect()
     gc.freeze()
 

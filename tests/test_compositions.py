@@ -98,6 +98,7 @@ def composed(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_focal_loss_over_batch_and_queue(composed, parts):
     """Both losses are eq. 2 over what IFCL calls negatives, with the queue's weights, and every step moves weights."""
     training = Training(composed, parts)

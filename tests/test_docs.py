@@ -427,6 +427,7 @@ def test_the_settings_of_every_command_are_valid():
     assert checked >= 20
 
 
+@pytest.mark.slow
 def test_toml_examples_of_whole_recipes_are_valid(tmp_path):
     from cse_cli.recipe.load import load
 

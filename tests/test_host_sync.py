@@ -112,6 +112,7 @@ def test_a_step_reads_nothing_back(name: str, parts: Small) -> None:
             one.take(done)
 
 
+@pytest.mark.slow
 def test_what_is_told_is_true(parts: Small) -> None:
     """Reading a value and waiting copies are both found."""
     one = stepper("mini/simcse_en", parts)

@@ -121,6 +121,7 @@ CAUSES = {
 CASES = [(cause, command) for cause, (_, _, commands) in CAUSES.items() for command in commands]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "command"), CASES, ids=lambda part: part if isinstance(part, str) else " ".join(part)
 )

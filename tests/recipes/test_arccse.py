@@ -22,6 +22,7 @@ def test_the_masked_spans_of_a_step_are_nested(parts):
     assert (far == mask).sum() > (near == mask).sum() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["arccse_en", pytest.param("mini/arccse_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_hand(parts, name):
     made = experiment(parts, name)

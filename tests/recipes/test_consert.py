@@ -27,6 +27,7 @@ def test_the_warm_up_is_a_tenth_of_all_steps(name):
     assert train.warmup_steps == math.floor(steps / 10)
 
 
+@pytest.mark.slow
 def test_views_differ_by_cut_features_and_by_positions_alone(parts):
     made = experiment(parts, "consert_en", dropout=None)
     step = step_of(made)
@@ -47,6 +48,7 @@ def test_views_differ_by_cut_features_and_by_positions_alone(parts):
     )
 
 
+@pytest.mark.slow
 def test_the_large_recipe_leaves_one_view_alone_and_drops_out(parts):
     made = experiment(parts, "consert_en_large", dropout=None)
     step = step_of(made)
@@ -55,6 +57,7 @@ def test_the_large_recipe_leaves_one_view_alone_and_drops_out(parts):
     assert not torch.equal(step.views["anchor"].embeddings, step.embedded["anchor"].vectors)
 
 
+@pytest.mark.slow
 def test_none_of_it_is_active_at_evaluation(parts):
     """Whatever the views do, scored vectors are those of the sentence itself, the same every time."""
     made = experiment(parts, "consert_en", f"views.anchor.augment=[{','.join(EVERY)}]", dropout=None)

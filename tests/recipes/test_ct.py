@@ -19,6 +19,7 @@ def test_rates_are_those_of_the_code():
         assert LearningRate(train, 50000)(step) == (1e-5, 8e-6, 6e-6, 4e-6, 2e-6)[passed]
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     """16 sentences, 2 of them in positive pairs; the twins are still one, so that each meets its own vector."""
     made = experiment(parts, "ct_en", "train.batch_size=16", dropout=None)

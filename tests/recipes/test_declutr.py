@@ -32,6 +32,7 @@ def batches_of(made: Experiment) -> Batches:
     return Batches(open_text(made.recipe.data, made.columns), made.plans, 4, made.recipe.data.max_length, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_views_are_spans_of_one_document_near_their_anchor(parts, tmp_path, name):
     made = experiment(parts, tmp_path, name)
@@ -49,6 +50,7 @@ def test_views_are_spans_of_one_document_near_their_anchor(parts, tmp_path, name
                 assert tokens.ids[row][tokens.mask[row] == 1].tolist()[1:-1] == ids[start:stop], view
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_losses_of_the_first_step(parts, tmp_path, name):
     made = experiment(parts, tmp_path, name, "views.anchor_1.augment.1.rate=0.4")

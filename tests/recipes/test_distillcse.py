@@ -8,6 +8,7 @@ from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import ranking_distillation
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "distillcse_plain_en")
     step = step_of(made)

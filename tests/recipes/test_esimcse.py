@@ -8,12 +8,14 @@ import torch
 from tests.recipes.first_step import experiment, step_of
 
 
+@pytest.mark.slow
 def test_positive_is_longer_and_queued_view_unchanged(parts):
     batch = step_of(experiment(parts, "esimcse_en", "views.positive.augment.0.rate=1.0")).batch
     assert torch.equal(batch["anchor"].ids, batch["queued"].ids)
     assert batch["positive"].mask.sum() > batch["anchor"].mask.sum()
 
 
+@pytest.mark.slow
 def test_queue_holds_momentum_embeddings_without_dropout(parts):
     made = experiment(parts, "esimcse_en", dropout=None)
     slow = made.method.encoder("momentum")

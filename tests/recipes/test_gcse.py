@@ -9,6 +9,7 @@ from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.test_gaussian_info_nce import as_the_authors_code
 
 
+@pytest.mark.slow
 def test_the_first_step_by_the_authors_code(parts):
     """The student starts as the scorer, so that without repeated words every hard negative is decayed to 0."""
     made = experiment(parts, "gcse_en", "views.anchor.augment.0.rate=0.0")

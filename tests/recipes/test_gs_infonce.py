@@ -8,6 +8,7 @@ import torch
 from tests.recipes.first_step import experiment, info_nce, step_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gs_infonce_en", pytest.param("mini/gs_infonce_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_hand(parts, name):
     made = experiment(parts, name)

@@ -15,6 +15,7 @@ ALL_MASKS = ("losses.masked_language_modeling", "views.anchor.augment", "views.p
 """What `--unset` removes for the paper's two losses alone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["informin_cl_en", pytest.param("mini/informin_cl_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_hand(parts, name):
     """Value of the authors' `cl_forward`, on the tokens that both views mask."""

@@ -30,6 +30,7 @@ def literal(encoder, tokens):
     return others / (count * (len(means) - 1)) - own / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["is_bert_en", pytest.param("mini/is_bert_en", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("activation", ["", "relu"])
 def test_the_loss_and_its_gradient_in_the_first_step(parts, name, activation):

@@ -22,6 +22,7 @@ def test_the_weight_is_constant_or_rises_as_the_authors_formula():
         assert schedule.at(loss.weight, step, 1000) == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_first_steps_by_hand(parts):
     made = experiment(parts, "is_cse_en", "losses.smoothed_info_nce.neighbors=3", "losses.smoothed_info_nce.buffer=6")
     layer, earlier = made.scored.heads["mlp"].linear, []

@@ -15,6 +15,7 @@ def test_the_text_suffices_for_all_steps():
     assert catalog.entry("stsb_train_text").splits["train"].rows >= 50 * 200
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     """Rows padded to 50 tokens and the mean of all of them, as in `contrastive_learning.py`."""
     made = experiment(parts, "mirror_bert_en", EVERY)

@@ -12,6 +12,7 @@ from tests.registry.losses import test_peer_agreement, test_peer_positives
 ALIKE = ["encoders.peer.dropout=0.0"]
 
 
+@pytest.mark.slow
 def test_both_networks_read_the_same_sentences(parts):
     batch = step_of(experiment(parts, "pcl_en")).batch
     for name in (name for name in batch if name.startswith("peer_")):

@@ -20,6 +20,7 @@ def test_the_second_loss_fades_as_in_the_authors_code(name):
         assert loss.weight_schedule.at(loss.weight, step, 15_625) == pytest.approx(theirs, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     """Without any dropout both views are one."""
     made = experiment(parts, "promcse_en", "encoders.online.initial=0.5")

@@ -18,6 +18,7 @@ def test_the_text_is_cut_to_32_word_pieces():
     assert tokens.text.sum() == 32
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "promptbert_en", 'views.positive.template="the {text} sees {mask} ."')
     step, mask = step_of(made), made.scored.vocabulary.mask

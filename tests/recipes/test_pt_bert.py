@@ -10,6 +10,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 WITHOUT_DROPOUT = "encoders.online.heads.pseudo_tokens.dropout=0.0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pt_bert_en", pytest.param("mini/pt_bert_en", marks=pytest.mark.exhaustive)])
 def test_two_steps_by_hand(parts, name):
     """Without dropout the attention is one linear map, twice (PT1, PT7). The copy that has not moved makes the same."""

@@ -12,6 +12,7 @@ from tests.registry.losses.test_decorrelation import correlation
 NARROW = "encoders.online.heads.projector.widths=[6,7,5]"
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "scd_en", NARROW, "views.positive.dropout=0.0")
     step = step_of(made)

@@ -11,6 +11,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.losses.test_decorrelation import correlation
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "simcse_pp_en")
     step = step_of(made)

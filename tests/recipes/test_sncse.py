@@ -48,6 +48,7 @@ def test_32_places_leave_21_sub_words_of_roberta(name):
     assert load(name).recipe.data.max_length - 2 == 32 - 5 - 4 - 2
 
 
+@pytest.mark.slow
 def test_each_view_ends_in_a_full_stop(parts):
     """`train_SNCSE.py:511-516`, for a sentence with final punctuation and one without."""
     plan = experiment(parts, "sncse_en").plans

@@ -10,6 +10,7 @@ from tests.registry.losses.test_cross_contrast import interleaved
 from tests.registry.losses.test_tensor_norm import as_the_authors_code as norm
 
 
+@pytest.mark.slow
 def test_the_first_step_by_the_authors_code(parts):
     """Two encoders that differ: the rows of both copies, before and after the poolers, in the authors' functions."""
     made = experiment(parts, "tncse_en", "encoders.first.dropout=0.1", "encoders.second.dropout=0.1", dropout=None)

@@ -10,6 +10,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.heads.test_group_whitening import literal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["whitenedcse_en", pytest.param("mini/whitenedcse_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_numpy(parts, name):
     settings = "encoders.online.heads.group_whitening."

@@ -53,6 +53,7 @@ def test_every_component_has_an_example_behind_its_parameters():
     assert text.index("temperature: ") < text.index("Examples:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PYTHON)
 def test_a_python_example_returns_its_value(name):
     test = doctest.DocTestParser().get_doctest(EXAMPLES[name], {}, name, None, 0)

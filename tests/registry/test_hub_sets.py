@@ -118,6 +118,7 @@ def test_settings_of_the_card_reach_the_builder_and_names_of_files_stand_in(cach
     assert (path.name, size) == (COMMIT, 0)
 
 
+@pytest.mark.slow
 def test_damaged_unknown_and_missing_sets_are_told(cache):
     repository(cache, "me/damaged", {"train.parquet": b"PAR1 and nothing"})
     with refuses("data.unreadable_file", "'hf:me/damaged'", "Parquet magic bytes"):

@@ -141,6 +141,7 @@ def test_shipped_models_are_small_and_load_as_float32():
     assert sum(file.stat().st_size for file in PRETRAINED.rglob("*") if file.is_file()) < 12e6
 
 
+@pytest.mark.slow
 def test_configuration_values_can_be_overridden_and_missing_weights_are_refused(tmp_path):
     model = load_model(str(tiny_bert(tmp_path)), hidden_dropout_prob=0.3)
     assert model.encoder.layer[0].output.dropout.p == 0.3

@@ -35,6 +35,7 @@ def test_means_of_the_single_sets_make_the_mean_average(recipe):
     assert fmean(found.mean for found in sets) == pytest.approx(papers.distribution(recipe).mean, abs=0.01)
 
 
+@pytest.mark.slow
 def test_every_reproduction_has_a_source_and_a_recipe_and_is_consistent():
     for found in papers.reproductions():
         assert found.source.startswith("https://")

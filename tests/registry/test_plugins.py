@@ -81,6 +81,7 @@ def bring(site, distribution, module, name):
     install(site, distribution, {name: module})
 
 
+@pytest.mark.slow
 def test_the_example_package(site, scanned, monkeypatch):
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     monkeypatch.syspath_prepend(EXAMPLE)

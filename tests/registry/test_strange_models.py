@@ -222,6 +222,7 @@ def test_it_is_opened_or_refused_in_one_message(tmp_path: Path, name: str) -> No
     assert not (folder / TRACE).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_the_reason_is_told(tmp_path: Path) -> None:
     for name, says in {

@@ -1,3 +1,5 @@
+import pytest
+
 """Sentences in a template: ids, lengths, and where the sentence stands."""
 
 import pickle
@@ -44,6 +46,7 @@ def test_cached_ids_and_assembled_pieces_are_one_and_say_where_the_sentence_stan
     assert torch.equal(hidden, tokens.text == 1)
 
 
+@pytest.mark.slow
 def test_prompts_gaps_and_places_of_templates():
     texts = [text for text in TEXTS if text]
     prompted = HubVocabulary("mini_en").ids([f"query: {text}" for text in texts], 64)
@@ -64,6 +67,7 @@ def test_prompts_gaps_and_places_of_templates():
     assert torch.equal(mixed.text[1], mixed.mask[1])
 
 
+@pytest.mark.slow
 def test_lengths_do_not_count_the_template_which_is_pickled():
     plain, vocabulary = HubVocabulary("mini_en"), HubVocabulary("mini_en", BERT)
     long = " ".join(["cat"] * 50)

@@ -200,6 +200,7 @@ class OwnNoise(Noise):
         self.served = self.served + torch.rand(self.served.shape)
 
 
+@pytest.mark.slow
 def test_a_queue_that_keeps_nothing():
     OwnNoise.__doc__ = Noise.__doc__
     refused(entry_of("queues", OwnNoise), "global random state")
@@ -270,6 +271,7 @@ def test_augmenters(cls, promise, materials):
     refused(entry_of("augmenters", cls), promise, materials)
 
 
+@pytest.mark.slow
 def test_augmenters_that_claim_to_do_nothing_or_need_a_model(materials):
     class Shifts(Augmenter):
         def on_embeddings(self, embedded, view, step):
@@ -316,6 +318,7 @@ class WrongWidth(TransformerEncoder):
         return F.pad(super().embed(tokens), (0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [

@@ -27,6 +27,7 @@ def test_no_training_sentence_is_scored(name):
     assert not scored & {plain(row["text"]) for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open"])
 def test_rows_are_those_of_the_digest(name):
     entry = catalog.entry(name)

@@ -127,6 +127,7 @@ def numbers(entry: Entry[Any], given: Materials) -> Iterator[float]:  # noqa: C9
             yield from (part.rate(1.0, step, STEPS, WARMUP) for step in range(WARMUP, STEPS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_numbers_change_with_the_version(entry, materials, monkeypatch, request):  # noqa: F811
     name = f"{entry.kind}/{entry.name}"

@@ -74,6 +74,7 @@ def test_compared_recipes_are_counted(monkeypatch):
     assert checked_recipes([row for row in table.rows if not row.recipe]) == []
 
 
+@pytest.mark.slow
 def test_other_data_is_in_other_tables():
     """Runs with labels or with sentences of a language model are never ranked among those without."""
     ran = [

@@ -62,6 +62,7 @@ def test_one_versioned_document_with_everything(capsys):
     assert others == "", "the others are not tested"
 
 
+@pytest.mark.slow
 def test_the_selecting_metric_is_shown_and_not_tested(capsys):
     for seed in range(4):
         for recipe in (A, B):
@@ -92,6 +93,7 @@ def test_green_is_better_and_red_is_worse(capsys, monkeypatch):
         assert "green: the second method is better" in out
 
 
+@pytest.mark.slow
 def test_only_what_differs_in_the_recipes(capsys):
     weights = {"encoders.online": "ab" * 32}
     first = record(A, 0, weights=weights)
@@ -123,6 +125,7 @@ def test_other_text_weights_or_code_of_one_name(capsys, part, first, second, key
     assert found == ([] if key is None else [{"key": key, "values": ["ab" * 4, "cd" * 4]}])
 
 
+@pytest.mark.slow
 def test_a_recipe_a_seed_of_it_and_a_run_by_its_id(capsys):
     two()
     record(A, 7)
@@ -199,6 +202,7 @@ def planned(first: Plan | None, second: Plan | None, seeds: Sequence[int] = rang
         record(B, seed, noise=1.0, **{"plan": second, "started": MADE, **changes})
 
 
+@pytest.mark.slow
 def test_a_recorded_plan_is_one_t_test(capsys):
     planned(plan(0, 1, 2), plan(0, 1, 2, made=MADE - timedelta(days=1)))
     found = document(capsys, A, B, "--metric", "avg")
@@ -211,6 +215,7 @@ def test_a_recorded_plan_is_one_t_test(capsys):
     assert refused("compare", A, B, "--planned", "2").code == "compare.wrong_plan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(None, None), (plan(0, 1, 2), None)])
 def test_without_a_plan_the_test_holds_at_any_number_or_a_plan_is_assumed(capsys, first, second):
     planned(first, second)
@@ -229,6 +234,7 @@ def test_without_a_plan_the_test_holds_at_any_number_or_a_plan_is_assumed(capsys
         assert "share 3 seeds" in str(refused("compare", A, B, "--planned", "2"))
 
 
+@pytest.mark.slow
 def test_the_test_waits_for_the_planned_seeds(capsys):
     planned(plan(0, 1, 2, 3, 7), plan(0, 1, 2, 3, 7))
     found = document(capsys, A, B)
@@ -242,6 +248,7 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
     assert refused("compare", A, B, "--planned", "3").code == "compare.wrong_plan"
 
 
+@pytest.mark.slow
 def test_no_metric_is_tested_without_a_primary_difference(capsys):
     for seed, change in enumerate((0.3, -0.2, 0.1)):
         shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
@@ -257,6 +264,7 @@ def test_no_metric_is_tested_without_a_primary_difference(capsys):
     assert comparison["headline"].endswith("it shows no difference, so the 7 other metrics are not tested")
 
 
+@pytest.mark.slow
 def test_metrics_that_nobody_asked_for_cost_the_primary_one_nothing(capsys):
     """Verdicts and intervals of the default are those of the primary metric alone, for every comparison."""
     for recipe, gain in ((A, 0.0), (B, 0.4), (C, 0.9)):
@@ -272,6 +280,7 @@ def test_metrics_that_nobody_asked_for_cost_the_primary_one_nothing(capsys):
         assert others[0]["verdict"] == f"not tested: --metric {others[0]['metric']}"
 
 
+@pytest.mark.slow
 def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     two()
     record(C, 0)
@@ -281,6 +290,7 @@ def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
 
 
+@pytest.mark.slow
 def test_seeds_without_pairs_are_compared_over_seeds_only(capsys):
     two((0, 1))
     old = record(A, 2, keep=False)
@@ -304,6 +314,7 @@ def test_seeds_without_pairs_are_compared_over_seeds_only(capsys):
     assert one["pairs_note"] == "it is not Spearman's correlation over all pairs together"
 
 
+@pytest.mark.slow
 def test_other_data_are_not_compared_pair_by_pair_or_if_it_is_known_not_at_all(capsys):
     record(A, 0)
     record(B, 0, fingerprints={"stsb/test": "e" * 64})
@@ -324,6 +335,7 @@ def test_other_data_are_not_compared_pair_by_pair_or_if_it_is_known_not_at_all(c
     assert why in str(refused("compare", f"{A}@1", f"{B}@1", "--metric", "avg"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tried", [0.5, 4.0])
 def test_the_best_configuration_by_dev_has_a_note(capsys, tried):
     two()

@@ -67,6 +67,7 @@ def test_every_row_is_a_method_with_the_numbers_of_its_recipe(capsys):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_summary_on_a_screen(capsys, monkeypatch, snapshot):
     write_study()
     record_rows(mine.ROWS[:4])
@@ -114,6 +115,7 @@ def test_other_programs_get_the_numbers_of_the_document(capsys):
     assert json.loads(cse("compare", mine.STUDY, "--format", "json", capsys=capsys)[1])["schema_version"] == 5
 
 
+@pytest.mark.slow
 def test_every_two_rows(capsys, monkeypatch):
     write_study(mine.ROWS[:4])
     record_rows(mine.ROWS[:4])
@@ -125,6 +127,7 @@ def test_every_two_rows(capsys, monkeypatch):
     assert "mean ± sd" not in out
 
 
+@pytest.mark.slow
 def test_together_with_a_recipe_a_run_and_another_study(capsys):
     again = f'[[study.rows]]\nrow = "again"\nset = ["{mine.KEY}=0.2"]\n'
     write_study(mine.ROWS[1:3], tables=again)
@@ -144,6 +147,7 @@ def test_together_with_a_recipe_a_run_and_another_study(capsys):
     ]
 
 
+@pytest.mark.slow
 def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, monkeypatch):
     write_study()
     record_rows(mine.ROWS[:1])

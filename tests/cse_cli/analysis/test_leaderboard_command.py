@@ -41,6 +41,7 @@ def shown(done):
     return json.loads(done.stdout)["tables"]
 
 
+@pytest.mark.slow
 def test_without_runs_reported_rows_have_their_commands(run):
     done = run("--wide")
     assert done.exit_code == 0
@@ -154,6 +155,7 @@ def test_it_imports_neither_torch_nor_a_tracker(home):
     assert done.stderr.split("\n")[-2] == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--wide",), ("--community",), ("--table", "ifcl/1", "--wide")])
 def test_the_last_row_is_word_overlap(run, options):
     overlap = {name: {"spearman": 50.0 + place} for place, name in enumerate(STS_TASKS)}

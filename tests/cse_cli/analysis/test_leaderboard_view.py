@@ -99,6 +99,7 @@ def test_notes_are_those_of_the_rows_shown_in_one_numbering(capsys):
     assert max(map(len, (out + every).split("\n"))) <= 80
 
 
+@pytest.mark.slow
 def test_without_a_filter_one_screen_has_your_runs_and_the_best_published_rows():
     shown, others = overview(tables([mini(0)]), LeaderboardQuery())
     assert [table.encoder for table in shown] == ["mini_en", "bert-base"]
@@ -166,6 +167,7 @@ def test_doubts_about_a_whole_table_stand_below_it(form):
     assert "whole table: CnData, 100,000 random sentences" in text
 
 
+@pytest.mark.slow
 def test_latex_is_booktabs_with_as_many_cells_as_columns():
     text = written("latex", NEAR)
     (columns,) = re.findall(r"\\begin\{tabular\}\{l(r+)\}", text)

@@ -80,6 +80,7 @@ def test_beside_another_recipe(capsys):
     assert "| queue | — |" in section
 
 
+@pytest.mark.slow
 def test_nothing_private_is_in_it_and_html_is_the_default(capsys, home, folder):
     run_id = record(A, 0, title='<b>"bold"</b>')
     surroundings(run_id)
@@ -111,6 +112,7 @@ def test_beside_the_paper_with_doubts(capsys):
     assert "arXiv:2307.10932" in section
 
 
+@pytest.mark.slow
 def test_another_model_answers_no_row_and_a_recipe_is_among_the_runs_of_others(capsys):
     own = record("ifcl_en", 0, paper=IFCL, overrides=['encoders.online.model="bert-large-uncased"'], model="mini_en")
     page = report(capsys, own, "--output", "one.md")
@@ -192,6 +194,7 @@ def test_a_study_beside_its_paper(capsys, folder):
     assert [path.name for path in (folder / "study_figures").iterdir()] == ["ifcl_queue_length.svg"]
 
 
+@pytest.mark.slow
 def test_a_free_study(capsys, folder):
     (folder / "mine.toml").write_text(
         '[study]\ntitle = "Mine"\nrecipe = "mini/ifcl_en"\nseeds = 2\nscore = "test.spearman"\n'
@@ -209,6 +212,7 @@ def test_a_free_study(capsys, folder):
 # Texts of the command.
 
 
+@pytest.mark.slow
 def test_report_of_a_run(capsys, snapshot):
     before = {"stsb": {"spearman": 40.0}}
     for seed in range(2):

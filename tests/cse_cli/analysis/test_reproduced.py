@@ -210,6 +210,7 @@ def test_the_sentence(values, claim, parts):
     assert all(part in text for part in parts), text
 
 
+@pytest.mark.slow
 def test_the_leaderboard_has_the_verdict_on_the_row_that_runs_reproduce():
     runs = [result(seed, 76.0 + seed / 10) for seed in range(5)]
     row = find_reported_row("ifcl", "sts_en", "IFCL-BERT base")

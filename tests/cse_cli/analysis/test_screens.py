@@ -25,6 +25,7 @@ def test_leaderboard(capsys, snapshot):
     assert capsys.readouterr().out == snapshot
 
 
+@pytest.mark.slow
 def test_compare(capsys, snapshot):
     for seed in range(3):
         record(A, seed, noise=1.5, evaluators=["stsb_dev", "stsb"])

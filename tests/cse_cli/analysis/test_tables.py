@@ -91,6 +91,7 @@ def test_what_is_missing_is_told_with_the_command(asked_for):
     assert "M=320 · STS-B (2 of 3 seeds)" in text
 
 
+@pytest.mark.slow
 def test_a_small_encoder_has_a_trend_and_no_difference(asked_for):
     small_runs = filled(asked_for, MINI, "mini_en", SCORES)
     (block,) = shown(small_runs)
@@ -132,6 +133,7 @@ def test_runs_of_a_changed_cell_are_stale(asked_for):
     assert ours(block)["M=416"]["STS-B"].mean == 80.0
 
 
+@pytest.mark.slow
 def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
     cell = english(asked_for[STUDY], 320)
     ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
@@ -142,6 +144,7 @@ def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
         assert ({score.marks for score in row.scores.values()} == {("stale",)}) is stale
 
 
+@pytest.mark.slow
 def test_a_cell_shows_the_newest_of_two_experiments(asked_for):
     cell = english(asked_for[STUDY], 416)
     identities = [Identity(settings=cell.hash, text=letter * 64) for letter in "ab"]
@@ -173,6 +176,7 @@ def test_a_table_without_runs_has_the_commands():
     assert f"no runs yet: {block.command}" in " ".join(written("table", [], table="ifcl/5").split())
 
 
+@pytest.mark.slow
 def test_a_table_printed_sideways_has_its_trend_along_the_row():
     study = load_study("studies/conisi_lambda")
     ran = [
@@ -184,6 +188,7 @@ def test_a_table_printed_sideways_has_its_trend_along_the_row():
     assert (trend.along, trend.n, trend.rho) == ("Avg", 4, pytest.approx(0.4))
 
 
+@pytest.mark.slow
 def test_a_number_may_be_unknown_or_mean_two_tables():
     with pytest.raises(CseError, match="no table '9' in IFCL"):
         shown([], table="ifcl/9")
@@ -219,6 +224,7 @@ def flagged(table, row, column):
     return bool(kinds & (OTHER - own))
 
 
+@pytest.mark.slow
 def test_cells_of_another_quantity_are_never_significant():
     answered = 0
     for printed in reported_rows():
@@ -234,6 +240,7 @@ def test_cells_of_another_quantity_are_never_significant():
     assert answered == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "address", "rows"),
     [
@@ -287,6 +294,7 @@ def ablation_runs(seeds=(0, 1, 2)):
     return found
 
 
+@pytest.mark.slow
 def test_a_column_of_differences_is_taken_seed_by_seed():
     (table,) = tables(ablation_runs(), table="conisi/5")
     ours = {row.name: row.scores for row in table.rows if row.source == "measured"}
@@ -324,6 +332,7 @@ def on(data, seed=0, score=70.0, **changes):
     return result(seed, score, scored_on=scored, **changes)
 
 
+@pytest.mark.slow
 def test_a_score_of_other_data_is_not_in_the_column_of_a_data_set():
     seven = {task: f"{task}/test" for task in STS_TASKS}
     for other in ("stsb_open/test", "stsb/dev", "own.tsv/test"):

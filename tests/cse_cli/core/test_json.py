@@ -44,11 +44,13 @@ def with_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, VALUES))
 def test_documents_of_commands(given):
     assert strict(to_json({"document": given})) == {"schema_version": 1, "document": with_null(given)}
 
 
+@pytest.mark.slow
 @given(st.floats(), st.none() | st.floats())
 def test_leaderboards(mean, std):
     rows = (ScoreRow(source="measured", name="a", scores={"avg": Score(mean=mean, std=std, n=2)}),)
@@ -57,6 +59,7 @@ def test_leaderboards(mean, std):
     assert (score["mean"], score["std"], score["n"]) == (with_null(mean), with_null(std), 2)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, st.floats()))
 def test_events(values):
     with TemporaryDirectory() as folder:

@@ -28,6 +28,7 @@ def test_a_file_in_place_of_the_state_directory_is_told(
     assert "set CSE_HOME to another directory" in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs")
 def test_a_full_disk_is_one_message(
     tmp_path: Path, parts: Small, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -167,6 +167,7 @@ def running_t(drawn: np.ndarray) -> np.ndarray:
     return mean[:, 1:], np.sqrt(squares[:, 1:] / (n[1:] - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [LEVEL, LEVEL / 20])
 def test_equal_methods_looked_at_with_every_seed_up_to_100(level):
     # 40,000 paths at 5 % have a standard error of 0.11 points. The t test itself reaches 36 %.
@@ -176,6 +177,7 @@ def test_equal_methods_looked_at_with_every_seed_up_to_100(level):
     assert 0.3 * level < rate < level + 3 * math.sqrt(level / 40_000)
 
 
+@pytest.mark.slow
 def test_a_reported_number_looked_at_with_every_seed_up_to_100():
     rng = np.random.default_rng(2)
     mean, std = running_t(rng.standard_normal((40_000, 100)))

@@ -99,6 +99,7 @@ def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
     assert "→ unset HF_HUB_OFFLINE" in err
 
 
+@pytest.mark.slow
 def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "the hub does not answer")
     code, _, err = cse("data", "download", "--for", "studies/conisi_sentence_construction")

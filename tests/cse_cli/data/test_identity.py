@@ -85,6 +85,7 @@ def differences(one, other):
     return [(each.part, each.name) for each in identify(one).differences(identify(other))]
 
 
+@pytest.mark.slow
 def test_all_parts_in_another_folder_are_the_same_experiment(parts):
     one, other = written(parts / "a", extra=TEACHER), written(copied(parts), extra=TEACHER)
     found = identify(one)
@@ -188,6 +189,7 @@ def test_a_file_that_a_part_reads_counts(parts):
     assert [each.name for each in before.differences(identify(recipe(moved)))] == ["encoders.teacher.file"]
 
 
+@pytest.mark.slow
 def test_a_data_set_that_a_part_reads_counts(parts, monkeypatch):
     augment = '[[views.positive.augment]]\nname = "nearest_sentence"\ndataset = "tatoeba_open"\n'
     recipe = written(parts / "a", extra=augment)
@@ -235,6 +237,7 @@ def test_repaired_pairs_are_another_experiment(parts):
     assert not known.differences(before)
 
 
+@pytest.mark.slow
 def test_cells_with_line_breaks_are_not_the_lines_of_others(parts):
     """Both files have the same characters between the same line breaks, in other cells."""
     texts = []

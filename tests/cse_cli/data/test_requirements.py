@@ -194,6 +194,7 @@ def test_shared_archives_are_counted_once(nothing_cached):
     assert module.download_size(found) == module.download_size(found[:1])
 
 
+@pytest.mark.slow
 def test_requirements_of_a_study_are_reported_once(folder, parts, capsys):
     recipe(folder, parts)
     (folder / "lacking.toml").write_text(

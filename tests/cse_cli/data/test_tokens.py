@@ -152,6 +152,7 @@ def test_the_draft_of_a_killed_process_is_replaced(text, home):
     assert names == ["00000-5.arrow", "00000-5.json"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_and_leaves_no_partial_file(tmp_path, home):
     (tmp_path / "long.txt").write_text("".join(f"{'word ' * 90}{i}\n" for i in range(2000)))
     long = open_text(Data(file=str(tmp_path / "long.txt")), {"text"})

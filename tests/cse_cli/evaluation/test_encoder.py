@@ -46,6 +46,7 @@ def encode(encoder: TransformerEncoder | FakeEncoder, batch_tokens: int = 80, ma
     return SentenceEncoder(encoder, choose("cpu"), batch_tokens, max_length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 12, 31, 100, 4096])
 def test_the_batch_size_changes_nothing(encoder, batch_tokens):
     one_by_one = torch.cat([encode(encoder)([text]) for text in TEXTS])

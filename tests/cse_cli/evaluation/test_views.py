@@ -44,6 +44,7 @@ def trained(encoder, texts):
         return encoder.encode(tokens, encoder.embed(tokens)).sentence
 
 
+@pytest.mark.slow
 def test_dropout_of_views_differs_only_in_training_mode(model):
     encode = looking(built(model))
     columns = {"text": TEXTS}

@@ -57,6 +57,7 @@ def warned(folder, parts):
     return of
 
 
+@pytest.mark.slow
 def test_a_usual_text_has_none(warned):
     assert warned(OPEN[:500]) == []
 
@@ -85,6 +86,7 @@ def test_evaluation_sentences(warned):
     assert "sentences of evaluation sets (stsb_open/dev 1%)" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("long", "expected"), [(50, []), (51, ["51% of the rows are cut"])])
 def test_cut_rows(warned, long, expected):
     rows = [f"a {'dog ' * 80}{number}" for number in range(long)] + [f"dog {number}" for number in range(100 - long)]
@@ -92,6 +94,7 @@ def test_cut_rows(warned, long, expected):
     assert [text[: len(start)] for text, start in zip(texts, expected, strict=True)] == expected
 
 
+@pytest.mark.slow
 def test_random_numbers_of_the_training_are_unchanged(warned, monkeypatch):
     with monkeypatch.context() as without:
         without.setattr("cse_cli.training.run.alarms_before_run", lambda *_: [])

@@ -125,6 +125,7 @@ def test_sets_that_are_not_on_this_machine_are_left_out():
     assert set(sets_of_recipe(load("quickstart", changes).recipe)) == {"stsb_open/dev", "stsb_open/test"}
 
 
+@pytest.mark.slow
 def test_the_training_text_is_no_evaluation_set():
     changes = [
         "evaluators.own.name=retrieval_at_k", "evaluators.own.dataset=tatoeba_open", "evaluators.own.split=train",

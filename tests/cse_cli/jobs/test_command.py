@@ -130,6 +130,7 @@ def test_a_dry_run_leaves_nothing_but_the_cache(file, folder, run, home):
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_as_json(file, run, home):
     _, out, _ = run(file, "--dry-run", "--json")
     document = json.loads(out)
@@ -163,12 +164,14 @@ def test_one_that_fails_does_not_stop_the_others(file, folder, run):
     assert states() == ["FINISHED"]
 
 
+@pytest.mark.slow
 def test_text_longer_than_the_model_takes_is_refused(file, run):
     code, _, err = run(file, "--set", "data.max_length=100")
     assert code == 2
     assert "data.max_length = 100, but encoder 'online' supports at most 64 tokens" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("take", "said"),
     [
@@ -340,11 +343,13 @@ def test_a_resumed_run_needs_no_recipe_file(stopped, file, folder, run):
     assert (code, results(out)[0].recipe) == (0, "small")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [["--seeds", "3"], ["other.toml"]])
 def test_resume_takes_one_run(more, stopped, file):
     assert refused("run", file, *more, "--resume", stopped).code == "jobs.resume_several"
 
 
+@pytest.mark.slow
 def test_an_unknown_run_id(stopped, run):
     wrong = stopped[:6] + ("0" if stopped[6] != "0" else "1") + stopped[7]
     code, _, err = run("--resume", wrong)

@@ -17,6 +17,7 @@ def file(tmp_path, parts):
 QUEUE = ("--set", "queue.name=fifo", "--set", "queue.view=anchor")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "note"),
     [

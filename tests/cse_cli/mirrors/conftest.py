@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import cse_cli.mirrors.mlflow  # noqa: F401 - before `quick_databases` looks for it
 from cse_cli.mirrors import mirror
 from tests.support.trackers import Memory
 

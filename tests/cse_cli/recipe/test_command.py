@@ -69,6 +69,7 @@ def test_a_range_is_found_inside_an_optional_type(capsys):
     assert (tune.low, tune.high) == (0.05, 0.3)
 
 
+@pytest.mark.slow
 def test_show_recipe_as_written_and_resolved(capsys):
     _, out, _ = cse("show", "ifcl_en", capsys=capsys)
     assert out == (RECIPES / "ifcl_en.toml").read_text(encoding="utf-8")
@@ -80,6 +81,7 @@ def test_show_recipe_as_written_and_resolved(capsys):
     assert [Path(path).name for path in found["extends"]] == ["simcse_en.toml"]
 
 
+@pytest.mark.slow
 def test_show_the_checks_of_a_recipe_beside_its_text(capsys, folder):
     _, out, err = cse("show", "ifcl_en", capsys=capsys)
     assert out == (RECIPES / "ifcl_en.toml").read_text(encoding="utf-8")
@@ -90,6 +92,7 @@ def test_show_the_checks_of_a_recipe_beside_its_text(capsys, folder):
     assert cse("show", "ifcl_en", "--resolved", capsys=capsys)[2] == err
 
 
+@pytest.mark.slow
 def test_only_an_unchanged_recipe_of_the_package_has_checks(capsys, folder):
     assert cse("show", "ifcl_en", "--set", "queue.length=512", capsys=capsys)[2] == ""
     changed = document(cse("show", "ifcl_en", "--set", "queue.length=512", "--json", capsys=capsys)[1])
@@ -101,6 +104,7 @@ def test_only_an_unchanged_recipe_of_the_package_has_checks(capsys, folder):
     assert cse("show", "ifcl_en", capsys=capsys)[1:] == ('extends = "simcse_en"\n', "")
 
 
+@pytest.mark.slow
 def test_show_a_data_set(capsys):
     code, out, _ = cse("show", "tatoeba_open", capsys=capsys)
     assert code == 0

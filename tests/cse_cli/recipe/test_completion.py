@@ -25,10 +25,12 @@ def names(offered: list[tuple[str, str]]) -> list[str]:
     return [name for name, _ in offered]
 
 
+@pytest.mark.slow
 def test_every_component_has_its_name_and_summary():
     assert dict(complete_component("")) == {entry.name: entry.summary for kind in REGISTRIES for entry in kind}
 
 
+@pytest.mark.slow
 def test_recipes_have_titles(tmp_path, monkeypatch):
     assert names(complete_recipe("simcse_en_r")) == ["simcse_en_roberta", "simcse_en_roberta_large"]
     assert dict(complete_anything("glove_e")) == {"glove_en": "GloVe averages, English"}
@@ -38,6 +40,7 @@ def test_recipes_have_titles(tmp_path, monkeypatch):
     assert dict(complete_recipe("ow")) == {"own": "mine"}
 
 
+@pytest.mark.slow
 def test_files_and_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "zfolder").mkdir()
@@ -57,6 +60,7 @@ def test_kinds():
     assert complete_kind("stu") == ["studies"]
 
 
+@pytest.mark.slow
 def test_studies_and_recipes():
     assert names(complete_recipe_or_study("studies/ifcl_q")) == ["studies/ifcl_queue_length"]
     assert names(complete_study("studies/ifcl_q")) == ["studies/ifcl_queue_length"]

@@ -30,6 +30,7 @@ def load_error(path: Path) -> RecipeError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_only_the_first_of_many_problems_are_shown(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(BASE + "".join(f"key{number} = 1\n" for number in range(1_000)))
     error = load_error(tmp_path / "recipe.toml")

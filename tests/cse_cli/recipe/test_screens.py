@@ -69,6 +69,7 @@ def test_check_with_problems(capsys, snapshot):
     assert cse("check", "broken.toml", "simcse_en", capsys=capsys)[1:] == snapshot
 
 
+@pytest.mark.slow
 def test_errors(snapshot):
     Path("mine.toml").write_text("")
     errors = [refused("show", "info_nec"), refused("cp", "quickstart", "mine.toml"), refused("check", "simcse_em")]

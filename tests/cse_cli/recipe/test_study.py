@@ -125,6 +125,7 @@ def test_settings_of_the_command_line_come_last(folder):
         cells(load_study("own.toml"), ["queue.lenght=64"])
 
 
+@pytest.mark.slow
 def test_studies_are_not_recipes(folder):
     own = folder / "recipes" / "studies"
     own.mkdir(parents=True)
@@ -161,6 +162,7 @@ def test_list_and_check(folder, capsys):
     assert "studies/" not in out
 
 
+@pytest.mark.slow
 def test_a_broken_study_is_listed_too(folder, capsys):
     (folder / "recipes").mkdir()
     (folder / "recipes" / "odd.toml").write_text('[study]\ntitle = "[red]Odd"\n')

@@ -150,6 +150,7 @@ def test_points_of_a_recipe_with_options():
     assert "A23" not in found
 
 
+@pytest.mark.slow
 def test_points_of_the_extended_recipe_come_last():
     points = list(of("ifcl_en"))
     assert points.index("A1") < points.index("S1")

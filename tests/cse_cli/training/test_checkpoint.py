@@ -32,6 +32,7 @@ def flip(file: Path, at: int) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_two_are_kept_with_the_best_states_that_they_ask_for(killed: Path) -> None:
     last, before = (checkpoint.load(file) for file in checkpoint.saved(killed))
     assert (last["progress"]["step"], before["progress"]["step"]) == (12, 9)
@@ -58,6 +59,7 @@ def test_a_bit_that_flips_anywhere_is_found(tmp_path: Path) -> None:
     assert found > len(whole) / 7 * 0.6  # the rest is room between records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "empty", "text", "foreign", "other run", "other method"])
 def test_an_unusable_checkpoint_is_named_and_skipped(text: str, tmp_path: Path, killed: Path, damage: str) -> None:
     whole = trainer(tmp_path / "whole", prepared(text))
@@ -91,6 +93,7 @@ def test_an_unusable_checkpoint_is_named_and_skipped(text: str, tmp_path: Path, 
     assert again.selection.curve == whole.selection.curve
 
 
+@pytest.mark.slow
 def test_a_checkpoint_whose_best_state_is_damaged_is_not_used(text: str, killed: Path) -> None:
     flip(killed / "best-10.pt", (killed / "best-10.pt").stat().st_size // 2)
     log = Recorded()
@@ -101,6 +104,7 @@ def test_a_checkpoint_whose_best_state_is_damaged_is_not_used(text: str, killed:
     assert "checkpoint.pt needs best-10.pt, which is damaged" in told
 
 
+@pytest.mark.slow
 def test_a_damaged_best_state_is_not_scored(text: str, tmp_path: Path) -> None:
     running = trainer(tmp_path / "run", prepared(text))
     running.run()
@@ -111,6 +115,7 @@ def test_a_damaged_best_state_is_not_scored(text: str, tmp_path: Path) -> None:
         running.finish()
 
 
+@pytest.mark.slow
 def test_where_none_is_left_one_message_names_both(text: str, killed: Path) -> None:
     for name in (checkpoint.FILE, checkpoint.PREVIOUS):
         flip(killed / name, (killed / name).stat().st_size // 2)
@@ -122,6 +127,7 @@ def test_where_none_is_left_one_message_names_both(text: str, killed: Path) -> N
     ]
 
 
+@pytest.mark.slow
 def test_killed_between_the_two_renames(text: str, tmp_path: Path, killed: Path) -> None:
     whole = trainer(tmp_path / "whole", prepared(text))
     whole.run()
@@ -134,6 +140,7 @@ def test_killed_between_the_two_renames(text: str, tmp_path: Path, killed: Path)
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_a_run_is_used(text: str, killed: Path) -> None:
     content = checkpoint.load(killed / "checkpoint.pt")
     del content["run"]

@@ -100,6 +100,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
+@pytest.mark.slow
 def test_shapes_stay_the_same_and_evaluation_is_not_compiled(parts: Small, fake: list[dict[str, Any]]) -> None:
     made = experiment(parts, "simcse_en", "train.compile=on")
     one = stepper(made, [])
@@ -116,6 +117,7 @@ def test_shapes_stay_the_same_and_evaluation_is_not_compiled(parts: Small, fake:
     assert len(fake) == before
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_compiled_encoder_is_not_compiled(parts: Small, fake: list[dict[str, Any]]) -> None:
     made = experiment(parts, "simcse_en", "train.compile=on")
     one = stepper(made, [])
@@ -125,6 +127,7 @@ def test_a_copy_of_a_compiled_encoder_is_not_compiled(parts: Small, fake: list[d
     assert compiled(copy.deepcopy(model).backbone) is None
 
 
+@pytest.mark.slow
 def test_saving_knows_nothing_of_it(parts: Small, fake: list[dict[str, Any]], tmp_path: Path) -> None:
     from transformers import AutoModel
 

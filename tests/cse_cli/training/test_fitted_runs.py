@@ -43,6 +43,7 @@ def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, 
     assert again(SentenceEncoder(encoder, choose("cpu"), 4096, length)) == result.scores["dev"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs")
 def test_a_view_of_a_fitted_encoder_is_an_error(parts, home, tmp_path):
     path = recipe(tmp_path, parts)

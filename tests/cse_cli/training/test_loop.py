@@ -135,6 +135,7 @@ def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
     running.stepper.take = taken  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "changes", "kept"), [(-1.0, {}, 10), (300.0, {}, 0), (-1.0, {"checkpoint_every": 7}, 7)]
 )
@@ -155,6 +156,7 @@ def test_an_old_checkpoint_is_replaced_at_a_logged_step(
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 6, 13, 19])
 def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int) -> None:
     whole, log = trainer(tmp_path / "whole", prepared(text)), Recorded()
@@ -179,6 +181,7 @@ def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int
         assert name.startswith("speed/") or log.points[when, name] == value
 
 
+@pytest.mark.slow
 def test_a_run_in_bf16_resumes_bit_identically(text: str, tmp_path: Path) -> None:
     def half() -> Prepared:
         return replace(prepared(text, checkpoint_every=3), compute=choose("cpu", "bf16"))
@@ -249,6 +252,7 @@ def test_the_digest_sees_a_single_bit() -> None:
     assert state_digest(weights) != state_digest(changed)
 
 
+@pytest.mark.slow
 def test_the_best_state_is_kept_and_the_earlier_in_a_tie(text: str, tmp_path: Path) -> None:
     peak = Peak()
     running = trainer(tmp_path / "run", prepared(text, peak))
@@ -269,6 +273,7 @@ def test_the_best_state_is_kept_and_the_earlier_in_a_tie(text: str, tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_evaluation_between_steps_changes_no_weight(text: str, tmp_path: Path) -> None:
     often = trainer(tmp_path / "often", prepared(text, evaluate_every=1))
     never = trainer(tmp_path / "never", prepared(text, evaluate_every=0))
@@ -309,6 +314,7 @@ def test_weights_that_the_last_step_made_nan_are_not_saved(
     assert caught.value.code == "training.weights_not_finite"
 
 
+@pytest.mark.slow
 def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
     log = Recorded()
     job = prepared(text, collapse_cosine=0.01, steps=60)
@@ -318,6 +324,7 @@ def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
     assert sum(name == "health/collapse_alarm" for _, name in log.points) == 1
 
 
+@pytest.mark.slow
 def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: Path) -> None:
     logs = []
     for precision in ("fp32", "bf16"):
@@ -329,6 +336,7 @@ def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: P
     assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> None:
     """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
     log = Recorded()

@@ -47,6 +47,7 @@ def weights(running: Trainer) -> str:
     return state_digest(method_state(running.method))
 
 
+@pytest.mark.slow
 def test_the_training_stops_after_evaluations_without_a_better_score(text: str, tmp_path: Path) -> None:
     running = patient(tmp_path / "run", text)
     running.run()
@@ -57,6 +58,7 @@ def test_the_training_stops_after_evaluations_without_a_better_score(text: str, 
     assert running.saved == 20
 
 
+@pytest.mark.slow
 def test_the_steps_before_the_stop_are_those_of_the_whole_schedule(text: str, tmp_path: Path) -> None:
     stopped, whole = patient(tmp_path / "stopped", text), patient(tmp_path / "whole", text, patience=None)
     stopped.run()
@@ -68,6 +70,7 @@ def test_the_steps_before_the_stop_are_those_of_the_whole_schedule(text: str, tm
     assert rate == pytest.approx(1e-2 * (1 - 19 / 40))
 
 
+@pytest.mark.slow
 def test_a_better_score_in_time_starts_the_count_again(text: str, tmp_path: Path) -> None:
     running = patient(tmp_path / "run", text, [9.0, 3.0, 1.0, 4.0, 2.0, 1.0], steps=30)
     running.run()
@@ -87,6 +90,7 @@ def test_scores_that_are_not_a_number_are_not_better(text: str, tmp_path: Path) 
     assert running.early_stop == EarlyStop(step=10, best_step=None, evaluations=2, metric="dev.listed")
 
 
+@pytest.mark.slow
 def test_the_last_step_is_not_early(text: str, tmp_path: Path) -> None:
     running = patient(tmp_path / "run", text, steps=20)
     running.run()
@@ -94,6 +98,7 @@ def test_the_last_step_is_not_early(text: str, tmp_path: Path) -> None:
     assert halts(running) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "seen"), [(13, 3), (17, 4)])
 def test_a_killed_run_counts_on_and_stops_with_the_same_weights(text: str, tmp_path: Path, at: int, seen: int) -> None:
     whole, broken = patient(tmp_path / "whole", text), patient(tmp_path / "broken", text)
@@ -109,6 +114,7 @@ def test_a_killed_run_counts_on_and_stops_with_the_same_weights(text: str, tmp_p
     assert weights(again) == weights(whole)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_after_the_stop_trains_no_further(text: str, tmp_path: Path) -> None:
     whole = patient(tmp_path / "run", text)
     whole.run()

@@ -123,6 +123,7 @@ def test_every_tensor_is_reached() -> None:
     assert changed.targets is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs")
 @pytest.mark.parametrize("name", ["esimcse_en", "ifcl_en", "conisi_o1_en"])
 def test_the_batches_of_a_recipe_are_the_same_ahead(name: str, parts: Small) -> None:

@@ -115,6 +115,7 @@ def stepper(made: Experiment) -> TrainStep:
     return TrainStep(made.method.train(), batches, settings.train, choose("cpu"), 5, 3)
 
 
+@pytest.mark.slow
 def test_a_training_knows_its_time_and_its_work(parts: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing.time, "perf_counter", count().__next__)  # no moment in which another process runs
     made = experiment(parts, "mocose_en")
@@ -137,6 +138,7 @@ def test_a_training_knows_its_time_and_its_work(parts: Small, monkeypatch: pytes
     assert one.watch.recent() == {}, "nothing was done since"
 
 
+@pytest.mark.slow
 def test_a_resumed_training_adds_to_what_was_before(parts: Small) -> None:
     made = experiment(parts, "simcse_en")
     first, second = stepper(made), stepper(made)

@@ -38,6 +38,7 @@ weight = 0.25
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_widths_and_layers_of_a_loss_with_labels(tmp_path, form):
     texts, file = sentences(16), tmp_path / f"pairs.{form}"

@@ -13,6 +13,7 @@ from tests.cse_cli.tuning.fake import SCHEDULES, config, drive, parameter
 from tests.cse_cli.tuning.searches import LENGTH, RATE, search
 
 
+@pytest.mark.slow
 def test_what_the_figures_show(tmp_path):
     known = [(59.0, 128, 1e-3), (61.0, 64, 1e-4), (60.0, 512, 1e-4), (58.0, 64, 1e-2)]
     trials = []

@@ -62,6 +62,7 @@ def own_layer(folder, ids, pad, length):
         return model.embeddings(input_ids=ids, position_ids=positions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "foreign", "mask", "pad_fill"),
     [
@@ -82,6 +83,7 @@ def test_equals_the_slow_version(tmp_path, source, foreign, mask, pad_fill):
     assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
 
 
+@pytest.mark.slow
 def test_worked_by_hand(tmp_path):
     """Rate 0.9 on the first place, where both have [CLS]: 0.9·y + 0.1·y′."""
     encoder, augmenter, embedded = bound(tmp_path)
@@ -90,6 +92,7 @@ def test_worked_by_hand(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path, site="word", rate=0.6)
     foreign = AutoModel.from_pretrained(augmenter.model).embeddings.word_embeddings
@@ -139,6 +142,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         fuse(fresh, embedded)
 
 
+@pytest.mark.slow
 def test_a_translation_can_exceed_the_foreign_models_length(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path, mask="union")
     long = augmenter.vocabulary.pad(augmenter.vocabulary.ids([" ".join(["katze"] * 200)] * 3, 150))
@@ -147,6 +151,7 @@ def test_a_translation_can_exceed_the_foreign_models_length(tmp_path):
     assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
 
 
+@pytest.mark.slow
 def test_the_shipped_german_layer_fits_the_shipped_encoder():
     encoder, augmenter = TransformerEncoder("mini_en"), FuseEmbeddings("mini_de")
     augmenter.bind(encoder)

@@ -40,6 +40,7 @@ def test_the_first_occurrence_is_cut_wherever_the_span_was_drawn():
     assert len({masked(MaskSpan(2, at="drawn"), text, seed) for seed in range(2000)}) == 58
 
 
+@pytest.mark.slow
 def test_places_are_drawn_evenly_for_one_mask(tmp_path):
     text = "".join(map(chr, range(200, 240)))
     found = Counter(masked(MaskSpan(), text, seed).index(" [MASK] ") for seed in range(7000))

@@ -38,6 +38,7 @@ class Scripted(Random):
         return seq[-1]
 
 
+@pytest.mark.slow
 def test_worked_by_hand_four_of_five_chosen(encoder):
     # 10 sub-words at 0.25: round(2.5) = 2 chosen, the last two; each becomes the last id of the vocabulary.
     last = 5 + len(WORDS) - 1

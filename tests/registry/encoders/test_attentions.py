@@ -77,6 +77,7 @@ def test_the_rest_is_the_same_with_and_without(tmp_path, monkeypatch, make, pool
     assert encoder.backbone.config._attn_implementation == usual
 
 
+@pytest.mark.slow
 def test_mini_batches_give_the_same_gradient_through_the_weights(tmp_path):
     encoder = encoder_of(tmp_path)
     encoder.keep_attentions([0, 1])

@@ -42,6 +42,7 @@ def outcome(encoder, tokens, hidden_read, rows):
     return encoded.sentence.detach(), states, {**gradients, "vectors": vectors.grad[real]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("make", "pooling"), these(zip(MAKERS, POOLINGS, strict=False), product(MAKERS, POOLINGS)))
 def test_every_layout_gives_the_same_vectors_and_gradients(tmp_path, make, pooling, way):
@@ -108,6 +109,7 @@ def test_dropout_stays_on_at_its_rate(tmp_path, hidden_read):
     assert all(abs(share - 0.7) < 0.06 for share in kept)
 
 
+@pytest.mark.slow
 def test_rows_computed_again_see_the_same_dropout(tmp_path, monkeypatch):
     encoder = TransformerEncoder(str(MAKERS[0](tmp_path)), dropout=0.3)
     tokens = tokens_of(encoder, sentences(7))
@@ -125,6 +127,7 @@ def test_rows_computed_again_see_the_same_dropout(tmp_path, monkeypatch):
         torch.testing.assert_close(gradient, kept[2][name], msg=name)
 
 
+@pytest.mark.slow
 def test_rows_at_once_bounds_what_is_held(tmp_path):
     encoder = TransformerEncoder(str(MAKERS[0](tmp_path)))
     tokens = tokens_of(encoder, sentences(40))

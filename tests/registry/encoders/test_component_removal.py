@@ -41,6 +41,7 @@ def test_the_repositorys_code(components):
     assert encoder.dim == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", "static"])
 def test_an_export_is_reopened_with_the_same_embeddings(tmp_path, name):
     online = ENCODERS[name].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})

@@ -42,6 +42,7 @@ def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online,
     assert (limit, opened.fits, opened.share) == (24, "never", 0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("static_first", [True, False])
 def test_an_encoder_without_special_tokens_ignores_them(model, online, static_first):
     words = Static(model, sif=1e-3)
@@ -53,6 +54,7 @@ def test_an_encoder_without_special_tokens_ignores_them(model, online, static_fi
     torch.testing.assert_close(theirs, 0.5**0.5 * F.normalize(embed(online, texts)))
 
 
+@pytest.mark.slow
 def test_each_part_is_fitted_to_its_own_embeddings(model, online):
     def adjusted(of):
         return ComponentRemoval(of=of, fit_on="target")

@@ -80,6 +80,7 @@ def test_difference_by_hand():
     assert torch.equal(difference(heads, heads, None), torch.zeros(1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
 def test_the_last_token_of_any_family_is_steered_and_no_other(models, name):
     encoder = ContrastivePromptingEncoder(model=models[name], **GIVEN).eval()
@@ -96,6 +97,7 @@ def test_the_last_token_of_any_family_is_steered_and_no_other(models, name):
     )
 
 
+@pytest.mark.slow
 def test_a_row_has_both_prompts(models):
     vocabulary = ContrastivePromptingEncoder(model=models["llama"], **GIVEN, end_with="stop").vocabulary
     tokenizer = AutoTokenizer.from_pretrained(models["llama"])
@@ -113,6 +115,7 @@ def test_a_row_has_both_prompts(models):
     assert vocabulary.longest(64) == 64 - (len(second) - 2) + 1  # without the two words, with <s>
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"layer": 2}, {"coefficient": None, "end_with": "stop_only"}])
 def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, values):
     encoder = ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, **values})

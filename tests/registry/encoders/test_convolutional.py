@@ -36,6 +36,7 @@ def features_of(encoder, states):
     return torch.stack(rows).clamp(min=0) if convolutions.activation == "relu" else torch.stack(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["relu", "none"])
 def test_features_and_their_mean_by_hand(tmp_path, activation):
     encoder = build(tmp_path, activation=activation, dropout=0.0)
@@ -59,6 +60,7 @@ def test_features_are_made_although_no_loss_reads_them(tmp_path):
     assert torch.equal(made.sentence, made.hidden[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("activation", "head"), [("relu", True), ("none", False)])
 def test_an_export_comes_back(tmp_path, activation, head):
     encoder = build(tmp_path, tiny_roberta, activation=activation, head_at_eval=head)
@@ -73,6 +75,7 @@ def test_an_export_comes_back(tmp_path, activation, head):
         open_encoder(str(tmp_path / "out" / "model"), "last2")
 
 
+@pytest.mark.slow
 def test_the_layout_of_an_export_and_windows_without_a_middle(tmp_path):
     build(tmp_path).export(tmp_path / "model", 12)
     listed = [

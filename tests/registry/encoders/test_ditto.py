@@ -73,6 +73,7 @@ def test_weights_by_hand():
     torch.testing.assert_close(weights, torch.tensor([[0.5, 0.75, 0.0]]))
 
 
+@pytest.mark.slow
 def test_training_is_the_same_average_with_a_gradient_through_the_weights(models):
     encoder = DittoEncoder(1, 1, "mean", model=models["bert"], dropout=0.0)
     tokens = encoder.vocabulary.tokens([Sample(text) for text in TEXTS], 40)

@@ -58,6 +58,7 @@ def step_of(method, index=0, count=4):
     return StepState(method, dict.fromkeys(method.views, tokens), index, 100, torch.Generator().manual_seed(index))
 
 
+@pytest.mark.slow
 def test_every_weight_equals_the_encoders_at_the_start_or_the_first_step_is_refused(model):
     online = online_of(model, {"mlp": Mlp()})
     target = Ema(online, share=["embeddings"])
@@ -153,6 +154,7 @@ def test_updates_equal_the_written_out_average(schedule, decay, update, ahead, t
         assert target.report() == {"decay": pytest.approx(eta)}
 
 
+@pytest.mark.slow
 def test_buffers_and_dropout_rates_are_taken_over(model):
     class Counting(Mlp):
         def fit(self, width, encoder):
@@ -172,6 +174,7 @@ def test_buffers_and_dropout_rates_are_taken_over(model):
     assert {m.p for m in online.modules() if isinstance(m, nn.Dropout)} == {0.2, 0.3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dropout", "expected"), [(None, True), (0.0, False), (0.5, True)])
 def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout, expected):
     online = online_of(model)
@@ -222,6 +225,7 @@ def gradients(method):
     return {name for name, p in method.named_parameters(remove_duplicate=False) if p.grad is not None and p.grad.any()}
 
 
+@pytest.mark.slow
 def test_a_detached_key_sends_no_gradient_into_the_target(model):
     online = online_of(model, {"mlp": Mlp()})
     method = method_of(online, Ema(online, share=[]))
@@ -269,6 +273,7 @@ def test_a_head_that_the_loss_trains_besides(model):
         torch.testing.assert_close(dict(target.target.named_parameters())[name], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_heads_left_out_and_the_width_that_remains_without_a_random_number(model):
     heads = {"projection": Projection(layers=1, width=24), "wide": Projection(layers=1, width=40)}
     online = online_of(model, heads)
@@ -287,6 +292,7 @@ def test_heads_left_out_and_the_width_that_remains_without_a_random_number(model
     assert torch.rand(1) == expected
 
 
+@pytest.mark.slow
 def test_goes_on_from_a_checkpoint_to_the_same_bit(model):
     def made():
         online = online_of(model, dropout=0.0)
@@ -308,6 +314,7 @@ def test_goes_on_from_a_checkpoint_to_the_same_bit(model):
     second.encoder("target").embed(tokens_of(second.encoder("online")))  # the start is not checked any more
 
 
+@pytest.mark.slow
 def test_a_selected_target_is_whole(model, tmp_path):
     """What selection keeps of a target has the shared embedding layer of that step, not of the last one."""
     online = online_of(model, pooling="mean")

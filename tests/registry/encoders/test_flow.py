@@ -174,6 +174,7 @@ def flow_of(rows, **values):
     return base, encoder
 
 
+@pytest.mark.slow
 def test_fitting_leaves_everything_else_as_it_was_and_follows_the_seed():
     base, encoder = flow_of(torch.randn(100, 6, generator=torch.Generator().manual_seed(0)), batch_size=16, epochs=2)
     before = base.table.clone()

@@ -52,6 +52,7 @@ def test_layers_are_those_of_transformers(model, pooling, layers):
     assert torch.allclose(frozen.encode_for_eval(tokens), made.sentence, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_stays_as_it_was_and_lets_no_gradient_through(model):
     online = online_of(model)
     frozen = FrozenCopy(online)
@@ -67,6 +68,7 @@ def test_it_stays_as_it_was_and_lets_no_gradient_through(model):
     assert not any(name.startswith("target.heads") for name, _ in frozen.named_parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dropout", "drops"), [(False, False), (True, True)])
 def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     frozen = FrozenCopy(online_of(model), dropout=dropout).train()

@@ -91,6 +91,7 @@ def test_heads_are_dropped_at_their_rate_and_never_all():
     assert abs(both - (0.1**2 + 0.9**2)) < 0.03  # neither drawn, or both: none is dropped
 
 
+@pytest.mark.slow
 def test_off_is_the_same_to_the_bit_and_draws_nothing(tmp_path):
     model = str(tiny_bert(tmp_path))
     plain, off = TransformerEncoder(model), TransformerEncoder(model, drophead=0.0)

@@ -75,6 +75,7 @@ def test_a_router_encodes_each_side_by_its_modules_and_requires_a_route(tmp_path
         encoder.encode_texts(TEXTS, length, "", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pooling", "code"),
     [
@@ -94,6 +95,7 @@ def test_a_pooling_that_we_do_not_read(tmp_path, pooling, code):
         open_encoder(str(folder), "mean")
 
 
+@pytest.mark.slow
 def test_our_reader_normalizes_and_reads_prompts(tmp_path):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
     expected = opened_by_library(folder).encode(TEXTS)
@@ -175,6 +177,7 @@ def changed(tmp_path, file, settings, kinds):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "settings", "kinds"), OTHER)
 def test_settings_that_we_do_not_read_are_left_to_the_library(tmp_path, file, settings, kinds):
     folder = changed(tmp_path, file, settings, kinds)
@@ -184,6 +187,7 @@ def test_settings_that_we_do_not_read_are_left_to_the_library(tmp_path, file, se
     np.testing.assert_allclose(opened.encode(long), opened_by_library(folder).encode(long), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
 def test_the_length_is_read_under_each_name_of_its_file(tmp_path, name):
     folder = sentence_transformers_directory(tmp_path, MEAN)

@@ -88,6 +88,7 @@ def test_a_model_that_reads_padding_is_refused(tmp_path, config, model):
         TransformerEncoder(str(folder), "mean")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_named(tmp_path, bad):
     folder = tiny_bert(tmp_path)
@@ -100,6 +101,7 @@ def test_weights_that_are_not_finite_are_named(tmp_path, bad):
             open_it(str(folder))
 
 
+@pytest.mark.slow
 def test_weights_of_a_part_that_the_model_uses_are_not_dropped(tmp_path):
     """The distances of BERT's relative positions, which transformers 5 does not compute."""
     folder = tiny_bert(tmp_path)
@@ -122,6 +124,7 @@ def test_a_block_that_the_configuration_leaves_out_is_not_dropped(tmp_path):
     assert load_model(str(folder), embeddings_only=True) is not None
 
 
+@pytest.mark.slow
 def test_code_of_the_authors_is_reported_and_truncation_on_the_left_refused(tmp_path):
     folder = tiny_bert(tmp_path)
     edit(folder / "config.json", auto_map={"AutoModel": "modeling_x.XModel"})

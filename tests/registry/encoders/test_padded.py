@@ -49,6 +49,7 @@ def test_training_and_evaluation_by_hand(encoder):
     torch.testing.assert_close(scored, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_other_sentences_and_vectors_at_padding_do_not_matter_but_padding_does(encoder, tmp_path):
     together = encoder.encode_for_eval(tokens_of(encoder))
     alone = torch.cat([encoder.encode_for_eval(tokens_of(encoder, [text])) for text in TEXTS])
@@ -63,6 +64,7 @@ def test_other_sentences_and_vectors_at_padding_do_not_matter_but_padding_does(e
     assert torch.equal(encoder.encode(tokens, made).sentence, encoder.encode(tokens, other).sentence)
 
 
+@pytest.mark.slow
 def test_padding_drops_out_row_by_row_and_what_does_not_fit_is_refused(tmp_path, encoder):
     encoder = PaddedEncoder(20, model=str(tiny_bert(tmp_path)), dropout=0.5)
     vectors, mask = torch.ones(3, 4, 16), torch.ones(3, 4, dtype=torch.long)

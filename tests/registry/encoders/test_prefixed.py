@@ -64,6 +64,7 @@ def test_every_block_sees_the_prefix(tmp_path, make, pooling):
             torch.testing.assert_close(scored[row], expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_value_and_gradient_of_the_authors_code(tmp_path, make):
     made = encoder(tmp_path, make, freeze=["embeddings", "encoder"]).double()
@@ -102,6 +103,7 @@ def test_the_prefix_is_trained_and_copied_and_needs_keys(tmp_path):
         encoder(tmp_path, tiny_albert)
 
 
+@pytest.mark.slow
 def test_rows_computed_again_give_the_same_gradient(tmp_path):
     made = encoder(tmp_path)
     tokens, found = tokens_of(made), []
@@ -126,6 +128,7 @@ def test_its_dropout_follows_the_encoder_s(tmp_path):
     assert not torch.allclose(first, second, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}, {"template": ["the {text} .", "{text}"]}]
 )

@@ -43,6 +43,7 @@ def test_the_cosine_is_the_papers_score(share, similarity):
         assert cosine(vectors[i].tolist(), vectors[j].tolist()) == pytest.approx(score, abs=2e-6)
 
 
+@pytest.mark.slow
 def test_a_saved_model_gives_the_same_vectors(tmp_path):
     base, texts = TransformerEncoder(str(tiny_bert(tmp_path / "models"))), sentences(40, seed=2)
     encoder = fitted(base, texts[:30], 0.8)

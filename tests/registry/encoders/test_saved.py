@@ -32,6 +32,7 @@ def vectors(encoder, length=12):
     return encoding(encoder, length)(TEXTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "form"), zip([tiny_bert, tiny_bert, tiny_roberta, tiny_albert, tiny_bert], FORMS, strict=True)
 )
@@ -43,6 +44,7 @@ def test_our_own_export_comes_back_exactly(tmp_path, make, form):
     assert torch.equal(vectors(again), vectors(encoder))
 
 
+@pytest.mark.slow
 def test_transformers_loads_the_weights_exactly_and_the_encoder_stays(tmp_path):
     encoder, folder = exported(tmp_path)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS[:1], 12))
@@ -71,6 +73,7 @@ def test_sentence_transformers_loads_and_encodes_exactly(tmp_path, make, form):
         assert torch.equal(vectors(back), vectors(encoder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "start", "weights"),
     [(("last2", 0, False), 3, [1.0, 1.0]), (("first_last", 1, False), 1, [1.0, 0.0, 0.0, 1.0])],
@@ -127,6 +130,7 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_plain_model_is_pooled_as_asked_and_no_pooling_replaces_an_unknown_one(tmp_path):
     folder = str(tiny_bert(tmp_path))
     encoder, max_length = open_encoder(folder)

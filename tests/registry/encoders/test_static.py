@@ -20,6 +20,7 @@ def model(tmp_path_factory):
     return str(tiny_bert(tmp_path_factory.mktemp("models")))
 
 
+@pytest.mark.slow
 def test_the_table_written_out_with_transformers(model):
     tokenizer, network = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
     kept = [
@@ -48,6 +49,7 @@ def test_the_table_written_out_with_transformers(model):
     )
 
 
+@pytest.mark.slow
 def test_weights_by_hand_and_without_them_the_embedding_of_the_token(model):
     # 1/2, 1/3 and 1/6 of 1: the ranks 1, 1.5 and 3. Half of the weight where a = p.
     assert zipf(2, first=2).tolist() == pytest.approx([0.6, 0.4])
@@ -83,6 +85,7 @@ def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refuse
     assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 
 
+@pytest.mark.slow
 def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(model, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     made = Static(model, dim=5, sif=1e-2)

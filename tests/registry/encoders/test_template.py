@@ -43,6 +43,7 @@ def encoded(made, tokens):
         return made.encode(tokens, made.embed(tokens)).sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("template", "pooling"), [(ONE, "mask"), (TWO, "mask"), (TWO, "last_mask")])
 def test_the_vector_is_the_state_at_the_mask(template, pooling):
     made = encoder(template=template, pooling=pooling)
@@ -57,6 +58,7 @@ def test_the_vector_is_the_state_at_the_mask(template, pooling):
         torch.testing.assert_close(trained[row], expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_mask_token_in_the_sentence_is_not_read():
     made = encoder()
     tokens = tokens_of(made, ["A [MASK] cat."])
@@ -87,6 +89,7 @@ def test_denoising_subtracts_the_state_of_the_template_alone(denoise):
         torch.testing.assert_close(found[row], raw[row] - own[place], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_padding_in_a_roberta_has_the_positions_of_its_own_forward(tmp_path):
     """CoT-BERT's `denoising` (models.py:54-103) passes IDs and mask alone: value and gradient, template by template."""
     template = "the {text} sees {mask} ."
@@ -129,6 +132,7 @@ def test_evaluation_subtracts_nothing_unless_asked_and_heads_see_the_denoised_ve
     torch.testing.assert_close(found.pooled, encoded(encoder(denoise="positions"), tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("through", [True, False])
 def test_gradient_goes_through_what_is_subtracted_unless_stopped(through):
     """Of a loss on h − b the gradient of a bias behind the last layer is 0 where it goes through both, else 1 a row."""
@@ -154,6 +158,7 @@ def test_sentences_of_one_length_share_one_draw_of_dropout_and_the_template_take
     assert made.max_length == plain.max_length - (len(template) - 2)
 
 
+@pytest.mark.slow
 def test_a_view_with_its_own_template_is_denoised_by_it():
     made = encoder(denoise="positions")
     other = made.vocabulary.with_template('"{text}" means {mask}.')
@@ -212,6 +217,7 @@ def test_settings_that_do_not_fit_are_refused(given, code, named):
         encoder(**given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("template", [None, 'It said "{text}"', ONE, [ONE, TWO]])
 def test_what_the_check_accepts_can_run(tmp_path, joined, template):

@@ -26,6 +26,7 @@ def slow_pool(pooling, states, mask, first):
     return token_pool("cls" if pooling == "cls" else "mean", (states[pair[0]] + states[pair[1]]) / 2, mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["layer", "word"])
 @pytest.mark.parametrize("make", MAKERS)
 def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
@@ -40,6 +41,7 @@ def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
     assert torch.equal(encoder.encode(alone, encoder.embed(alone)).hidden, whole_forward(folder, alone)[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pooling", "first"), [("cls", 0), ("mean", 0), ("last2", 0), ("first_last", 0), ("first_last", 1)]
 )
@@ -122,6 +124,7 @@ def test_dropout_scope(tmp_path, scope, embedding, hidden, attention):
     assert layer.attention.self.dropout.p == attention
 
 
+@pytest.mark.slow
 def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", dropout=0.5)
     encoder.attach({"mlp": Mlp()})
@@ -136,6 +139,7 @@ def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
     assert not plain.training
 
 
+@pytest.mark.slow
 def test_a_head_stands_between_pooling_and_loss_and_must_exist_to_be_kept(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
     encoder.attach({"mlp": Mlp()})
@@ -182,6 +186,7 @@ def test_too_many_tokens_do_not_crash(tmp_path, make):
     assert encoder.encode_for_eval(tokens).isfinite().all()
 
 
+@pytest.mark.slow
 def test_gradients_reach_augmented_vectors_and_every_weight(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embeddings"])
     tokens = tokens_of(encoder)
@@ -196,6 +201,7 @@ def test_gradients_reach_augmented_vectors_and_every_weight(tmp_path):
     assert [name for name, parameter in encoder.named_parameters() if parameter.grad is None] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["cls", "mean", "last2"])
 def test_layers_are_the_pooled_states_of_every_block(tmp_path, pooling):
     folder = tiny_bert(tmp_path, layers=3)

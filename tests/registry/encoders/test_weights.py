@@ -18,6 +18,7 @@ def llama(tmp_path):
     return str(tiny(tmp_path, "llama"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "modernbert", "llama"])
 def test_weights_in_bf16_give_nearly_the_same_vectors(tmp_path, family):
     folder = str(tiny(tmp_path, family))
@@ -66,6 +67,7 @@ def test_the_adapter_of_an_export_fits_the_original_model_and_bf16_stays(llama, 
     assert {weight.dtype for weight in load_file(tmp_path / "out" / "model.safetensors").values()} == {torch.bfloat16}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "modernbert", "llama"])
 def test_activations_computed_again_have_the_same_gradient(tmp_path, family):
     found = []

@@ -104,6 +104,7 @@ def test_directions_without_variance_are_not_blown_up_and_too_many_refused():
     assert caught.type is RunFailedError
 
 
+@pytest.mark.slow
 def test_the_encoder_needs_a_fit_also_when_saved_and_refuses_views(tmp_path):
     base = TransformerEncoder(str(tiny_bert(tmp_path)))
     encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
@@ -119,6 +120,7 @@ def test_the_encoder_needs_a_fit_also_when_saved_and_refuses_views(tmp_path):
         encoding(again)(TEXTS)
 
 
+@pytest.mark.slow
 def test_what_is_fitted_on_is_checked_when_the_recipe_is_built(tmp_path, monkeypatch):
     base = {"online": TransformerEncoder(str(tiny_bert(tmp_path)))}
     with pytest.raises(UnknownNameError, match="nli"):
@@ -155,6 +157,7 @@ def whitened(tmp_path, **values):
     return base, encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [None, 5])
 def test_export_is_one_more_dense_layer(tmp_path, k):
     _, encoder = whitened(tmp_path, k=k)

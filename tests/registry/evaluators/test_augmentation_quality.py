@@ -159,6 +159,7 @@ def graded(pairs, tmp_path):
     return written(tmp_path, list(zip([*left, *right], [*right, *left], strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["source", "union"])
 def test_fraternal_twins_of_a_real_encoder(graded, encoder, mask):
     """The more of the other language is mixed in, the further the score moves; a share of 0 leaves it."""

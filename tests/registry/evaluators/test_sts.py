@@ -237,6 +237,7 @@ def by_letters(first, second):
     return sum(a * b for a, b in zip(left, right, strict=True)) / size if size else 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", ["all", "mean", "wmean"])
 def test_word_overlap_as_written_out(aggregate):
     rows = catalog.read_pairs("stsb_open", "test")

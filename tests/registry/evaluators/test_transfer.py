@@ -55,6 +55,7 @@ def test_value_by_hand(data, classifier):
     assert asked == [("mr", "all")]
 
 
+@pytest.mark.slow
 @BOTH
 def test_given_splits_and_folds_of_the_training_split_by_hand(data, classifier):
     """Of dev, 3 in 4 labels are the word's; of the test, 9 in 10."""
@@ -65,6 +66,7 @@ def test_given_splits_and_folds_of_the_training_split_by_hand(data, classifier):
     assert Transfer("trec", classifier)(praise) == pytest.approx({"accuracy": 90.0, "dev_accuracy": 75.0})
 
 
+@pytest.mark.slow
 @BOTH
 def test_pairs_are_told_by_difference_and_product(data, classifier):
     """Same or other word: only u ∘ v tells, which is 16 or −16, and |u − v|, which is 0 or 8."""
@@ -89,6 +91,7 @@ def test_pair_features_by_hand_and_the_order_of_rows(data):
     assert list(rows.labels) == ["1", "0", "1", "1", "0", "0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_one_call_encodes_all_and_empty_texts_stay(monkeypatch, task):
     labeled.serve(monkeypatch)

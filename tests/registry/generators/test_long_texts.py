@@ -9,6 +9,7 @@ def model(tmp_path):
     return str(tiny_bert(tmp_path))
 
 
+@pytest.mark.slow
 def test_by_hand(model):
     made = LongTexts(model, tokens=4).make(["a  cat\tsees a dog", "a cat sees dog", "", "A CAT sees a dog"])
     assert made == ["a cat sees a dog", "", "", "A CAT sees a dog"]  # five words, four words

@@ -86,6 +86,7 @@ def test_a_gpu_without_memory_gets_smaller_batches(tmp_path, monkeypatch):
         translated(made, SENTENCES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "options"), FAMILIES[1:2] + FAMILIES[3:])
 def test_a_target_language_is_the_first_token_made(tmp_path, monkeypatch, family, options):
     made = translate(family(tmp_path), **options)
@@ -121,6 +122,7 @@ def test_weights_outside_the_folder_are_refused(tmp_path):
         translated(translate(model, prefix=""), SENTENCES)
 
 
+@pytest.mark.slow
 def test_a_missing_target_and_other_models_are_errors_before_the_model_loads(tmp_path, monkeypatch):
     for model in (tiny_nllb(tmp_path), tiny_t5(tmp_path)):
         with refuses("data.no_target_language", "`to`"):

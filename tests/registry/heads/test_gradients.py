@@ -21,6 +21,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), CASES)
 def test_gradient_is_the_derivative(name, values):
     torch.manual_seed(0)

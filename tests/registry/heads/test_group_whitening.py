@@ -76,6 +76,7 @@ def test_parts_of_the_batch_by_sentence_are_the_authors_code():
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_gradient_with_and_without_the_covariance():
     pooled = draw(0, 8, 4).double().requires_grad_()
     whole = fitted(4, groups=2, detach_statistics=False).eval()

@@ -56,6 +56,7 @@ def test_finds_it_under_a_models_prefix_and_in_the_old_format(tmp_path):
         assert torch.equal(head.linear.weight, renamed["bert.pooler.dense.weight"])
 
 
+@pytest.mark.slow
 def test_what_has_no_pooler_or_another_width_is_refused_with_the_way_out(tmp_path):
     folder = tiny_bert(tmp_path)
     rest = {n: v for n, v in load_file(folder / "model.safetensors").items() if "pooler" not in n}

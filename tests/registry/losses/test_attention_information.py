@@ -71,6 +71,7 @@ def loss(**options):
     return AttentionInformation(GROUPS, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lengths", "zeros"), [([4, 4], 0.0), ([7, 3, 5], 0.2), ([6, 4, 8, 8], 0.2)])
 def test_all_places_equal_plain_loops(lengths, zeros):
     """No head has 500 places, so each uses all that it has."""
@@ -82,6 +83,7 @@ def test_all_places_equal_plain_loops(lengths, zeros):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_sampled_places_equal_the_authors_code():
     """Gradient shows which places were drawn. The short sentence has fewer than 40 places and is dropped."""
     anchor, positive = view([7, 2, 5], 1, 0.1), view([7, 2, 5], 2, 0.1)

@@ -52,6 +52,7 @@ def made(name, values, rows):
     return loss, given, trained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), CASES)
 def test_gradient_is_the_derivative(name, values):
     loss, given, trained = made(name, values, 4)

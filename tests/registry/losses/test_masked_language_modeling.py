@@ -110,6 +110,7 @@ def test_a_head_narrows_to_the_word_width_and_the_first_token_has_no_state_befor
     assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_words_are_tied_and_stay_the_encoders(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     loss = MaskedLanguageModeling(encoder)
@@ -131,6 +132,7 @@ def test_words_are_tied_and_stay_the_encoders(tmp_path):
     assert any(parameter is untied.decoder for parameter in untied.parameters())
 
 
+@pytest.mark.slow
 def test_nothing_hidden_costs_nothing_and_has_no_gradient(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     view = hidden_view(encoder, rate=0.0)
@@ -142,6 +144,7 @@ def test_nothing_hidden_costs_nothing_and_has_no_gradient(tmp_path):
     assert not any(gradient.any() for gradient in gradients)
 
 
+@pytest.mark.slow
 def test_several_views_are_one_longer_view(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder)
@@ -152,6 +155,7 @@ def test_several_views_are_one_longer_view(tmp_path):
         assert loss(views[0], tuple(views[1:n])).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_devices_with_unlike_counts_average_to_the_whole_batch(tmp_path, monkeypatch):
     encoder = encoder_of(tiny_bert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder)
@@ -164,6 +168,7 @@ def test_devices_with_unlike_counts_average_to_the_whole_batch(tmp_path, monkeyp
     assert (loss(one) + loss(other)).item() / 2 == pytest.approx(whole, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_head_or_weights_is_said_or_refused(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     loss = MaskedLanguageModeling(encoder)
@@ -183,6 +188,7 @@ def test_a_checkpoint_without_head_or_weights_is_said_or_refused(tmp_path):
         load_language_model(str(folder))
 
 
+@pytest.mark.slow
 def test_a_view_that_hides_nothing_and_an_encoder_without_words_are_refused(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     view = hidden_view(encoder)
@@ -212,6 +218,7 @@ def causal_model(folder, tied):
     return model.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "tied", "attention"),
     [(tiny_llama, False, "bidirectional"), (tiny_llama, True, "causal"), (tiny_gpt2, True, "bidirectional")],
@@ -231,6 +238,7 @@ def test_shift_1_equals_the_next_token_loss_at_masked_places(tmp_path, make, tie
     assert loss(view).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_decoder_without_head_predicts_with_its_words(tmp_path):
     encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "mean")
     loss = MaskedLanguageModeling(encoder, shift=1)

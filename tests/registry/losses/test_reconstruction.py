@@ -53,6 +53,7 @@ def test_is_transformers_own_decoder(tmp_path, make, count):
     assert loss(damaged, whole).item() == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_token_sees_none_that_comes_later_and_only_encoder_and_cross_attention_are_trained(tmp_path):
     encoder, loss = parts(tmp_path)
     whole = encoded(encoder, 2)
@@ -68,6 +69,7 @@ def test_a_token_sees_none_that_comes_later_and_only_encoder_and_cross_attention
     assert bool(encoder.backbone.encoder.layer[0].attention.self.key.weight.grad.any())
 
 
+@pytest.mark.slow
 def test_gradient_is_exact(tmp_path):
     encoder, loss = parts(tmp_path)
     damaged, whole = encoded(encoder, 2, 1), encoded(encoder, 2, 2)

@@ -44,6 +44,7 @@ def literal(folder, loss, views):
     return total / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_matches_the_literal_version(tmp_path, count):
     encoder, loss = parts(tmp_path)
@@ -53,6 +54,7 @@ def test_matches_the_literal_version(tmp_path, count):
     assert loss(*views).item() == pytest.approx(literal(tmp_path / "tiny", loss, views), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_no_frozen_layer_is_the_embedding_layer(tmp_path):
     encoder, loss = parts(tmp_path, frozen_layers=0)
     tokens = encoded(encoder).tokens
@@ -60,6 +62,7 @@ def test_no_frozen_layer_is_the_embedding_layer(tmp_path):
     assert torch.equal(loss.frozen(tokens)[real], encoder.embed(tokens)[real])
 
 
+@pytest.mark.slow
 def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
     encoder, loss = parts(tmp_path)
     tokens = encoded(encoder).tokens
@@ -72,6 +75,7 @@ def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
     assert loss.trained.training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drops", [True, False])
 def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
     """IN7: transformers' own layers in training mode, or in evaluation mode with `--mlm_eval`."""
@@ -89,6 +93,7 @@ def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
     assert torch.allclose(quiet, found) != drops
 
 
+@pytest.mark.slow
 def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
     encoder, loss = parts(tmp_path, masking=0.5)
     seen = []
@@ -103,6 +108,7 @@ def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
     assert not (first | second)[:, 0].any()
 
 
+@pytest.mark.slow
 def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     encoder, loss = parts(tmp_path)
     view = encoded(encoder)
@@ -130,6 +136,7 @@ def test_fresh_layers_are_not_the_encoders_and_heads_are_those_of_the_checkpoint
     assert SideLanguageModel(encoder, frozen_layers=1).notices() == []
 
 
+@pytest.mark.slow
 def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     encoder, loss = parts(tmp_path)
     views = {name: BoundView("online", []) for name in ("anchor", "positive")}

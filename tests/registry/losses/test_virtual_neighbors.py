@@ -102,6 +102,7 @@ def test_gradient_reaches_the_heads_and_where_asked_the_encoder(detached):
         assert e.grad.any()
 
 
+@pytest.mark.slow
 def test_gradient_is_exact_where_the_perturbation_is_fixed_and_small_batches_are_refused():
     loss = VirtualNeighbors(headed(), 2, 0.0, 0.2, detached=False)
     assert torch.autograd.gradcheck(loss, draw(4).requires_grad_())
