@@ -1,9 +1,8 @@
-import pytest
-
 """Sentences in a template: ids, lengths, and where the sentence stands."""
 
 import pickle
 
+import pytest
 import torch
 
 from registry.masking import Masking
