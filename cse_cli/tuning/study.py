@@ -286,9 +286,14 @@ def check_same_search(name: str, known: Mapping[str, Any], asked: Mapping[str, A
     changed = list(differences({key: known[key] for key in keys}, {key: asked[key] for key in keys}))
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
     if then.settings == now.settings:
-        digests = {part: {key: one or "" for key, one in getattr(now, part).items()} for part in ("weights", "scored")}
-        now_known = Identity(settings=now.settings, text=now.text or "", code=now.code, **digests)
-        changed += map(str, then.differences(now_known))
+        # What is unknown now, such as a column that is not made yet, counts as equal.
+        weights = {place: digest or then.weights.get(place) or "" for place, digest in now.weights.items()}
+        scored = then.scored if None in now.scored.values() else now.scored
+        filled = Identity(
+            settings=now.settings, text=now.text or then.text or "", weights=weights, code=now.code,
+            scored={name: digest or "" for name, digest in scored.items()},
+        )  # fmt: skip
+        changed += map(str, then.differences(filled))
     else:  # text and weights may differ too, and the settings show why
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]
