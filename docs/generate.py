@@ -30,6 +30,7 @@ from pydantic_core import PydanticUndefined
 from cse_cli.app import app
 from cse_cli.recipe import schema
 from registry import REGISTRIES, Entry, Registry, Tune
+from registry.parameters import Parameters
 from registry.resources import catalog
 from registry.resources.models import known_models
 from registry.signature import documented
@@ -151,6 +152,8 @@ def _annotation(annotation: Any) -> str:
         return "nothing"
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{_plain(value)}`" for value in get_args(annotation))
+    if annotation is Parameters:
+        return "table"
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return f"table [{annotation.__name__}](#{annotation.__name__.lower()})"
     if arguments := [a for a in get_args(annotation) if a is not Ellipsis]:
