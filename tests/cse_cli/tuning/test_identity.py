@@ -72,3 +72,11 @@ def test_another_identity_is_refused(changed, named):
     check_same_search("search", known, known)
     with refuses("tune.different_settings", named, "--name"):
         check_same_search("search", known, {**ASKED, **made(**{**THEN, **changed})})
+
+
+def test_what_is_unknown_on_either_side_counts_as_equal():
+    known = {**ASKED, **made(**THEN, scored={"stsb/dev": "7" * 64})}
+    parts = {"text": None, "weights": {"encoders.bert": None}, "scored": {"evaluators.dev": None}}
+    unknown = {**ASKED, **made(**{**THEN, **parts})}
+    check_same_search("search", known, unknown)
+    check_same_search("search", unknown, known)
