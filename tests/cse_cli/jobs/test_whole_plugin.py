@@ -49,7 +49,7 @@ def test_its_recipe_is_trained_saved_and_evaluated(cse, tmp_path: Path) -> None:
     settings = json.loads((run / "model" / "cse.json").read_text())
     assert settings == {"schema_version": 2, "format": "bag_of_words", "max_length": 128, "settings": {"dim": 8}}
     result = json.loads((run / "result.json").read_text())
-    code = result["identity"]["code"]
+    code = tomllib.loads((run / "run.toml").read_text())["identity"]["code"]
     assert {"encoders.bag_of_words", "optimizers.momentum", "schedules.halved"} <= code.keys()
     options = ("--tasks", "stsb_open", "--device", "cpu", "--precision", "fp32", "--json")
     opened = json.loads(cse("evaluate", run.name, str(run / "model"), *options))["models"]
