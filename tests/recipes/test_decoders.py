@@ -51,7 +51,7 @@ def test_one_prompt_as_in_the_authors_code(tmp_path, name, template, place):
     """One text from template and sentence, padded on the left, and the last token's state of the authors' layer."""
     params = load(name).recipe.encoders["online"].params
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
-    encoder = TransformerEncoder(**{**params, "model": folder})
+    encoder = TransformerEncoder(**{**dict(params), "model": folder})
     tokenizer, network = AutoTokenizer.from_pretrained(folder, padding_side="left"), AutoModel.from_pretrained(folder)
     tokenizer.pad_token_id = 0
     filled = [template.replace("_", " ").replace("*sent 0*", changed(text)).strip() for text in TEXTS]
@@ -71,7 +71,7 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     assert (params["prepend"], params["layer"]) == ([1, 7], 27)  # config.yaml, llama-2-7b-tp
     assert params["template"].replace("<unk>", "<PST>") == 'This sentence : <PST> "{text}" means in one word:"'
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
-    given = {**params, "model": folder, "placeholder": "_"}
+    given = {**dict(params), "model": folder, "placeholder": "_"}
     encoder = TransformerEncoder(**{**given, "template": params["template"].replace("<unk>", "_")})
     network = AutoModel.from_pretrained(folder, attn_implementation="eager")
     (ids,) = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, sentences(1)), 64)
@@ -86,7 +86,7 @@ def test_contrastive_prompting_as_in_the_authors_code(tmp_path):
     """CP @bf5ee56: evaluate_intervention.py:194-289 with the command of README.md:50-61, and its hook "scaled"."""
     params = load("contrastive_prompting_en").recipe.encoders["online"].params
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
-    encoder = ContrastivePromptingEncoder(**{**params, "model": folder})
+    encoder = ContrastivePromptingEncoder(**{**dict(params), "model": folder})
     sentence = 'his sentence : "{text}" means in one word:"'
     prompts = f"T{sentence}", f"The irrelevant information of t{sentence}"
     expected = published(folder, 4, "scaled", 0.5, 27, [changed(text) for text in TEXTS], prompts)
@@ -109,7 +109,7 @@ def test_the_eight_prompts(tmp_path):
         ' highlights the primary entity or relation in one word:"',
     ]
     folder = str(tiny_llama(tmp_path, layers=3, positions=256))
-    encoder = TransformerEncoder(**{**params, "model": folder})
+    encoder = TransformerEncoder(**{**dict(params), "model": folder})
     tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     (text,) = sentences(1)
     states = [
