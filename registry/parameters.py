@@ -32,10 +32,10 @@ class Parameters(BaseModel):
 
     def __reduce__(self) -> tuple[Callable[..., Parameters], tuple[()]]:
         """Pickle only the values: another process validates them again, because it makes its own subclasses."""
-        return partial(Loose, **dict(self)), ()
+        return partial(UnvalidatedParameters, **dict(self)), ()
 
 
-class Loose(Parameters):
+class UnvalidatedParameters(Parameters):
     """Values of parameters that are not validated: of an unknown component, only some of them, or from a process."""
 
     model_config = ConfigDict(extra="allow")

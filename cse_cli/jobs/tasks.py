@@ -32,7 +32,7 @@ class Task:
 
     Args:
         known: Identity of its experiment, as far as it is known on this machine.
-        seeds: Seeds of its experiment that the command starts together. Empty if it is the only one.
+        seeds: Seeds of its experiment that the command starts together.
     """
 
     job: Job

@@ -22,7 +22,7 @@ from cse_cli.recipe.sources import Origins
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
-from registry.parameters import Loose, Parameters
+from registry.parameters import Parameters, UnvalidatedParameters
 from registry.validation import shown_value
 
 S = TypeVar("S", bound=BaseModel)
@@ -147,7 +147,7 @@ def _part(model: type[P], registry: Registry[Any], table: Any, keys: Keys, probl
     given = {key: value for key, value in table.items() if key not in own and key != "name"}
     kept = {key: value for key, value in table.items() if key in own}
     name = str(table.get("name", keys[-1]))
-    params: Parameters = Loose()
+    params: Parameters = UnvalidatedParameters()
     if entry is not None:
         what = f"{registry.singular} '{name}'"
         given = _without_lost(what, entry, given, keys, problems)
@@ -223,7 +223,7 @@ def check_parameters(
             for name, field in fields.items()
             if not field.is_required()
         }
-        return Loose(**{**defaults, **{key: value for key, value in given.items() if key not in wrong}})
+        return UnvalidatedParameters(**{**defaults, **{key: value for key, value in given.items() if key not in wrong}})
     for name, value in given.items():
         if isinstance(value, bool) and not isinstance(params[name], bool):
             # A choice among 0 and 1 accepts booleans, because they are equal in Python.

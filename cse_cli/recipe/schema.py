@@ -30,7 +30,7 @@ from registry import (
     SCHEDULES,
 )  # fmt: skip
 from registry.core import Entry, Registry
-from registry.parameters import Loose, Parameters
+from registry.parameters import Parameters, UnvalidatedParameters
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 NonNegativeInt = Annotated[int, Field(ge=0, strict=True)]
@@ -71,7 +71,7 @@ class Part(Section):
     """
 
     name: str
-    params: Parameters = Loose()
+    params: Parameters = UnvalidatedParameters()
 
     @property
     def own(self) -> dict[str, Any]:
@@ -424,7 +424,9 @@ class Recipe(Section):
                 return part
             entry = registry[part.name]
             kept = {*NAMING, *entry.resources, *(reference.parameter for reference in entry.references)}
-            return part.model_copy(update={"params": Loose(**{k: v for k, v in part.params if k in kept})})
+            return part.model_copy(
+                update={"params": UnvalidatedParameters(**{k: v for k, v in part.params if k in kept})}
+            )
 
         def each(parts: dict[str, P], registry: Registry[Any]) -> dict[str, P]:
             return {name: names(part, registry) for name, part in parts.items()}

@@ -111,8 +111,6 @@ def import_runs(file: Path) -> tuple[int, int]:
         )
     with _opened(file) as archive:
         members = _members(archive, file)
-        if PLANS in archive.namelist():
-            plans.record_lines(archive.read(PLANS).decode())
         new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
         for run_id, names in new.items():
             draft = runs() / f".{run_id}.{os.getpid()}"
@@ -125,6 +123,8 @@ def import_runs(file: Path) -> tuple[int, int]:
                 raise _not_an_archive(file, f"run {run_id}: {error.message}") from error
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
+        if PLANS in archive.namelist():
+            plans.record_lines(archive.read(PLANS).decode())
     return len(new), len(members) - len(new)
 
 

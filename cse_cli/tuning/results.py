@@ -100,6 +100,8 @@ class Verification(BaseModel):
         gain = f"{signed(over.difference)} {self.main} with {len(over.seeds)} new seeds"
         if over.difference <= 0:
             return f"not confirmed: {gain}, which is not a gain"
+        if p is None and not self.confirmed:
+            return f"not confirmed: {gain}, too few seeds for a test"
         test = ["equal with each seed" if p is None else p_text(p)]
         test += ["planned"] if self.mode == "planned" else []
         if len(self.looks) == 1:

@@ -18,7 +18,7 @@ from cse_cli.data.sources import open_text, text_fingerprint
 from cse_cli.recipe.schema import Data, Part
 from registry import GENERATORS
 from registry.core import Entry
-from registry.parameters import Loose
+from registry.parameters import UnvalidatedParameters
 from registry.types import ColumnGenerator
 from tests.support.errors import refuses
 from tests.support.programs import until
@@ -57,7 +57,7 @@ def entry_of_shout():
 
 
 def shouted(**params):
-    return Part(name="shout", params=Loose(**{"column": "text", "mark": "!", **params}))
+    return Part(name="shout", params=UnvalidatedParameters(**{"column": "text", "mark": "!", **params}))
 
 
 def data(path, limit=None, **columns):
@@ -210,7 +210,7 @@ def upper(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 100)
 
     def make(generator, lines, report=None):
-        maker = ColumnMaker(Part.model_construct(name=generator, params=Loose()))
+        maker = ColumnMaker(Part.model_construct(name=generator, params=UnvalidatedParameters()))
         return list(maker.make(Lines(*lines), range(len(lines)), Making(report=report)))
 
     return make
@@ -287,7 +287,9 @@ def test_a_damaged_block_is_made_again_with_a_warning(upper, home):
 def two_workers(tmp_path, monkeypatch):
     """A function that translates `MANY` with two workers, and the expected lines."""
     monkeypatch.setattr(module, "BLOCK", 25)
-    maker = ColumnMaker(Part(name="translate", params=Loose(model=str(tiny_t5(tmp_path)), prefix="", max_length=32)))
+    maker = ColumnMaker(
+        Part(name="translate", params=UnvalidatedParameters(model=str(tiny_t5(tmp_path)), prefix="", max_length=32))
+    )
 
     def call(report=None):
         return maker.make(Lines(*MANY), range(len(MANY)), Making(("cpu", "cpu"), report))

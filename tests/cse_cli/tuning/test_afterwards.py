@@ -40,6 +40,9 @@ def test_a_gain_is_confirmed_only_beyond_the_spread_of_seeds():
     assert not unsure.verification.confirmed
     assert unsure.verdict.startswith("not confirmed: +1.00 dev.spearman with 2 new seeds may be chance (p = 1.000)")
     assert f"{unsure.verification.paired['dev.spearman'].seeds_needed} seeds" in unsure.verdict
+    single = search(verification=verification((10.0,), (11.0,)))
+    assert not single.verification.confirmed
+    assert single.verdict.endswith("too few seeds for a test")
     worse = search(verification=verification((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
     assert not worse.verification.confirmed
     assert worse.verdict == "not confirmed: −1.00 dev.spearman with 3 new seeds, which is not a gain"
