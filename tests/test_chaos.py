@@ -206,7 +206,7 @@ class World:
         first = {question.kind: question for question in reversed(self.open)}
         at_work = [(one, self._start(one, *(() if kind in ("run", "group") else more))) for kind, one in first.items()]
         acts = [*(self._end(process, one.kind) for one, process in at_work), *self._accidents(at_work)]
-        began, longest = time.monotonic(), self.seconds * (3 if several else 0.6)  # workers import for ten seconds
+        began, longest = time.monotonic(), self.seconds * (2 if several else 0.3)  # workers import for ten seconds
         moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
         for moment, act in zip(moments, self.chance.sample(acts, len(acts)), strict=True):
             while time.monotonic() < began + moment and any(process.poll() is None for _, process in at_work):

@@ -7,6 +7,7 @@ flipped bit.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -53,7 +54,7 @@ def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> N
         with partial.open("rb") as file:
             os.fsync(file.fileno())
     except (RuntimeError, OSError) as error:
-        refused = error if isinstance(error, OSError) else _refusal(partial)
+        refused = error if isinstance(error, OSError) else _refusal(partial, str(error))
         partial.unlink(missing_ok=True)
         if refused is None:
             raise
@@ -63,14 +64,18 @@ def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> N
     partial.replace(path)
 
 
-def _refusal(file: Path) -> OSError | None:
-    """Return the error of writing one more block. torch's writer only reports "unexpected pos"."""
+def _refusal(file: Path, told: str) -> OSError | None:
+    """Return the error of writing one more block, because torch's writer does not tell it.
+
+    If the block is written, another process has freed space since the writer failed, or something else has.
+    """
     try:
         with file.open("ab") as end:
             end.write(bytes(1 << 16))
     except OSError as error:
         return error
-    return None
+    is_of_writer = any(words in told for words in ("iostream error", "unexpected pos"))
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_of_writer else None
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -118,6 +118,31 @@ def test_torch_error_names_the_full_disk(tmp_path):
     assert checkpoint.load(file) == {"step": 1}
 
 
+def test_disk_that_was_full_for_a_moment_is_named_too(tmp_path, monkeypatch):
+    """Another process frees space after torch's writer has failed, so that the next block is written."""
+    save = torch.save
+
+    def on_a_full_disk(content, path):
+        with files_no_larger_than(200_000):
+            save(content, path)
+
+    monkeypatch.setattr(torch, "save", on_a_full_disk)
+    with pytest.raises(OSError, match="No space left") as caught:
+        checkpoint.write(file := tmp_path / "checkpoint.pt", {"weights": torch.ones(100_000)})
+    assert (caught.value.errno, caught.value.filename, files(tmp_path)) == (errno.ENOSPC, str(file), set())
+
+
+def test_error_of_the_device_is_not_a_full_disk(tmp_path, monkeypatch):
+    def of_the_device(_, path):
+        Path(path).touch()
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(torch, "save", of_the_device)
+    with pytest.raises(RuntimeError, match="CUDA"):
+        checkpoint.write(tmp_path / "checkpoint.pt", {"step": 1})
+    assert files(tmp_path) == set()
+
+
 def test_safetensors_error_names_the_full_disk(tmp_path):
     with files_no_larger_than(100_000), pytest.raises(Exception, match="os error 27") as caught:
         save_file({"weights": torch.ones(100_000)}, tmp_path / "model.safetensors")
