@@ -39,7 +39,7 @@ METHODS = {
     "esimcse", "glove",
 }  # fmt: skip
 """Names of methods, on which no decision outside the registry depends."""
-ALLOWED = {("cse_cli.recipe.positions", "pair"): "what the TOML grammar calls a key and its value"}
+ALLOWED = {("cse_cli.recipe.sources", "pair"): "what the TOML grammar calls a key and its value"}
 MUST_HAVE = {
     "from_pretrained": "trust_remote_code=False", "SentenceTransformer": "trust_remote_code=False",
     "torch.load": "weights_only=True",

@@ -29,9 +29,8 @@ from cse_cli.analysis.papers import ScoreColumn, ScoreLayout
 from cse_cli.analysis.score_table import Score, correct_row
 from cse_cli.analysis.tables import compared_scores
 from cse_cli.core.identity import Identity, Plan
-from cse_cli.core.multiple import correct_together
 from cse_cli.core.results import Result, Versions
-from cse_cli.core.stats import LEVEL, Design, beside_number, paired
+from cse_cli.core.stats import LEVEL, Design, beside_number, correct_together, paired
 
 Floats = NDArray[Any]
 Rule = Literal["planned", "anytime", "p × (n + 1)"]

@@ -17,8 +17,7 @@ from statistics import fmean
 
 from cse_cli.analysis.experiments import metric_value
 from cse_cli.core.formatting import interval, p_value, signed
-from cse_cli.core.multiple import judge_together
-from cse_cli.core.stats import Paired, compare_paired
+from cse_cli.core.stats import Paired, compare_paired, judge_together
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.paths import setting

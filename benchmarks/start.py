@@ -63,7 +63,7 @@ def peak() -> float:
     """Return the peak memory of this process in MB."""
     import torch
 
-    from cse_cli.training.timing import peak_memory
+    from cse_cli.training.train_step import peak_memory
 
     return peak_memory(torch.device("cpu")) / 2**20
 

@@ -14,8 +14,8 @@ from cse_cli.analysis.experiments import read_finished_runs
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Screen
-from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
+from cse_cli.core.threads import free_memory
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.model import Model, load_model
@@ -26,9 +26,8 @@ from cse_cli.jobs.request import RunRequest
 from cse_cli.publishing.push import push_model as push
 from cse_cli.recipe import load as recipes
 from cse_cli.recipe.keys import leaves
-from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.recipe.overrides import Override
-from cse_cli.recipe.study_schema import MOST_SEEDS
+from cse_cli.recipe.load import LoadedRecipe, Override
+from cse_cli.recipe.study import MOST_SEEDS
 from registry import plugins
 from registry.core import ALL
 from registry.errors import CseError

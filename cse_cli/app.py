@@ -13,7 +13,7 @@ import typer
 from cse_cli import doctor
 from cse_cli._version import __version__
 from cse_cli.analysis import command as analysis
-from cse_cli.core.terminal import make_usable
+from cse_cli.core.console import make_usable
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
 from cse_cli.inspection import command as inspection

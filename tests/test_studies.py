@@ -13,8 +13,7 @@ from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study import load_study, outline, studies_of
-from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.study import Study, load_study, outline, studies_of
 from registry import papers
 from registry.resources import catalog
 

@@ -41,10 +41,9 @@ from cse_cli.analysis.paired_tests import (
 from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
-from cse_cli.core.multiple import judge_together
 from cse_cli.core.plans import SeedPlan
 from cse_cli.core.results import RANKED, Result
-from cse_cli.core.stats import LEVEL, Paired, compare_paired
+from cse_cli.core.stats import LEVEL, Paired, compare_paired, judge_together
 from cse_cli.recipe.cells import paper_table
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_name
 from cse_cli.recipe.study import find_study, load_study

@@ -19,7 +19,7 @@ from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, Scores, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.recipe.load import load
-from cse_cli.recipe.named import settings
+from cse_cli.recipe.schema import settings
 from cse_cli.runs.index import finished_runs
 from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError

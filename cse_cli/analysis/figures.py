@@ -50,7 +50,7 @@ from cse_cli.recipe import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study_schema import FigureSpec
+from cse_cli.recipe.study import FigureSpec
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE

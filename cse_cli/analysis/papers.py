@@ -11,7 +11,7 @@ from types import MappingProxyType
 from cse_cli.analysis.experiments import Experiment, grouped
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
-from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.study import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
 from registry.resources import catalog

@@ -61,8 +61,7 @@ from cse_cli.core.tables import Cell, Row, Table, plain_table
 from cse_cli.recipe import cells
 from cse_cli.recipe.files import all_recipes, all_studies, bare_name, name_of
 from cse_cli.recipe.load import load
-from cse_cli.recipe.study import find_study, load_study, origins_of
-from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.study import Study, find_study, load_study, origins_of
 from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run

@@ -10,8 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, computed_field
 
 from cse_cli.core.identity import Mode
-from cse_cli.core.multiple import correct_named
-from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, paired
+from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, correct_named, paired
 
 SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]

@@ -35,7 +35,7 @@ from cse_cli.analysis.score_table import MissingCell, Score, ScoreRow, ScoreTabl
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.study import Study
 from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
 from registry.papers import Table

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cse_cli.core.terminal import printable
+from cse_cli.core.console import printable
 
 EMPHASIS = {
     "measured": "cyan",

@@ -8,9 +8,9 @@ from typing import Any
 
 from cse_cli.data.files import check_entries
 from cse_cli.recipe.cells import cells
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.requirements import Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study, load_study

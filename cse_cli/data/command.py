@@ -27,8 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to
 
 def list_datasets(json_: AsJson = False) -> None:
     """List all data sets: kind, language, rows of each split, and location."""
-    from cse_cli.data.inventory import dataset_states
-    from cse_cli.data.view import print_datasets
+    from cse_cli.data.view import dataset_states, print_datasets
 
     states = dataset_states()
     if json_:
@@ -42,8 +41,7 @@ def check(
     json_: AsJson = False,
 ) -> None:
     """Verify the rows, columns, scores and digests of data sets. Exit code 2: wrong, 3: missing."""
-    from cse_cli.data.inventory import check_datasets
-    from cse_cli.data.view import print_checked
+    from cse_cli.data.view import check_datasets, print_checked
 
     checked = check_datasets(names or [])
     if json_:
@@ -129,7 +127,7 @@ def check_recipes(
     """
     from cse_cli.core.console import write_json
     from cse_cli.data.check import check_file, recipe_files
-    from cse_cli.recipe.view import print_checks
+    from cse_cli.recipe.show import print_checks
 
     files = recipe_files(paths or [])
     checks = [check_file(path, set_ or (), unset or ()) for path in files]

@@ -15,8 +15,7 @@ from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
 from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, requirements
-from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.train_parts import train_entries
+from cse_cli.recipe.schema import Recipe, train_entries
 from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_version
 from registry.core import POOLINGS, Pooling

@@ -16,17 +16,124 @@ from typing import Any
 import numpy as np
 
 from cse_cli.core import paths
-from cse_cli.data.cache import Progress, noted_facts
+from cse_cli.data.cache import Facts, Progress, cached, noted_facts
 from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files
-from cse_cli.data.stored import VERSION, Content, RowReader, store
-from cse_cli.data.tokens import Column, tokenize
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
+from cse_cli.data.tokens import Column, read_arrow, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.paths import state_of
 from registry.resources import catalog
 from registry.resources.rows import Source
 from registry.tokens import Vocabulary
+
+SHOWN = 5
+"""Number of blank rows whose place is reported."""
+
+VERSION = "5"
+"""Part of the key of every stored text. Raise it if the same files give other rows or facts."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Digests and counts of the rows of a part.
+
+    Args:
+        columns: Digest of the cells of each column and their lengths, blank rows excluded.
+        blank: Number of blank rows, which are skipped.
+        rows: Number of other rows.
+        blanks: Number and column of the first blank rows. Rows are counted from 1, without the header.
+    """
+
+    columns: dict[str, str]
+    blank: int
+    rows: int
+    blanks: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """Remark about the blank rows for the user, or an empty string without any."""
+        if not self.blank:
+            return ""
+        lines = [*self.columns] == ["text"]
+        named = [str(row) if lines else f"{row} ({column})" for row, column in self.blanks]
+        more = ", …" if len(named) < self.blank else ""
+        noun = "line" if lines else "row"
+        return f"{self.blank:,} blank {noun}{'s'[: self.blank != 1]} skipped: {', '.join(named)}{more}"
+
+    @classmethod
+    def from_facts(cls, facts: Facts) -> Content:
+        """Return the content that is noted with an Arrow file."""
+        blanks = tuple((row, column) for row, column in facts["blanks"])
+        return cls(facts["columns"], facts["blank"], facts["rows"], blanks)
+
+
+def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
+    """Return the rows of tables as a `datasets.Dataset`, from an Arrow file that is written first if it is missing.
+
+    Args:
+        path: Path of the file.
+        columns: Names of the columns.
+        tables: Returns the tables, blank rows included. Not called if the file exists.
+    """
+    import pyarrow as pa
+
+    def write(draft: Path) -> Facts:
+        reader = RowReader(columns)
+        write_arrow(draft, pa.schema([(name, pa.string()) for name in columns]), reader.read(tables()))
+        return reader.facts
+
+    content = Content.from_facts(cached(path, write))
+    return read_arrow(path), content
+
+
+class RowReader:
+    """Removes blank rows from tables and computes the digests of their content."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
+        self._blank = self._rows = 0
+        self._blanks: list[tuple[int, str]] = []
+
+    def read(self, tables: Iterable[Any]) -> Iterator[Any]:
+        """Yield the tables without their blank rows."""
+        import pyarrow.compute as pc
+
+        for table in tables:
+            kept = without_blanks(table)
+            for name, (lengths, content) in self._each.items():  # independent of the size of the tables
+                sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
+                lengths.update(sizes.astype("<i4").tobytes())
+                content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
+            if len(kept) < len(table) and len(self._blanks) < SHOWN:
+                self._blanks += self._find_blanks(table)[: SHOWN - len(self._blanks)]
+            self._blank += len(table) - len(kept)
+            self._rows += len(kept)
+            yield kept
+
+    def _find_blanks(self, table: Any) -> list[tuple[int, str]]:
+        """Return number and column of the rows with a blank cell."""
+        first = self._blank + self._rows + 1
+        found = {
+            row: name
+            for name in reversed(table.column_names)
+            for row, cell in enumerate(table.column(name).to_pylist(), start=first)
+            if not cell.strip()
+        }
+        return sorted(found.items())
+
+    @property
+    def facts(self) -> Facts:
+        """Fields of `Content` for the rows read so far."""
+        columns = {}
+        for name, (lengths, content) in self._each.items():
+            columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
+        return {
+            "columns": columns,
+            "blank": self._blank,
+            "rows": self._rows,
+            "blanks": self._blanks,
+        }
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, Sharded
 from cse_cli.evaluation.tasks import Task
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
-from cse_cli.runs.model import model_of_run
-from cse_cli.runs.record import MODEL
+from cse_cli.runs.record import MODEL, model_of_run
 from registry import EVALUATORS, returned
 from registry.distributed import world_size
 from registry.encoders.library import LibraryEncoder

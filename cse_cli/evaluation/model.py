@@ -11,7 +11,7 @@ import numpy as np
 
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
-from cse_cli.runs.model import model_of_run
+from cse_cli.runs.record import model_of_run
 from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError

@@ -10,7 +10,7 @@ from cse_cli.analysis.papers import ScoreLayout, layouts, merge_equal, model_nam
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable, measure
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
-from cse_cli.runs.model import model_of_run
+from cse_cli.runs.record import model_of_run
 from registry.encoders.export import SETTINGS
 from registry.papers import AVERAGE
 from registry.resources.models import locate

@@ -14,7 +14,7 @@ from cse_cli.data.identity import identify, plugin_poolings
 from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
-from cse_cli.recipe.train_parts import train_entries
+from cse_cli.recipe.schema import train_entries
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.claim import Busy, BusyError, Claim, claim, claim_run
 from cse_cli.runs.record import About, read_about

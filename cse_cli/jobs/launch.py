@@ -23,7 +23,16 @@ from cse_cli.jobs.engine import Engine, release
 from cse_cli.jobs.job import Job
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest, options_of
-from cse_cli.jobs.screen import RunScreen, RunsScreen
+from cse_cli.jobs.screen import (
+    RunScreen,
+    RunsScreen,
+    describe_run,
+    full_runs,
+    next_steps,
+    print_plans,
+    print_results,
+    shown_metrics,
+)
 from cse_cli.jobs.study import (
     StudyOutcome,
     StudyPlan,
@@ -35,14 +44,6 @@ from cse_cli.jobs.study import (
     write_study_plans,
 )
 from cse_cli.jobs.tasks import Task, finished, make_tasks, run_tasks
-from cse_cli.jobs.view import (
-    describe_run,
-    full_runs,
-    next_steps,
-    print_plans,
-    print_results,
-    shown_metrics,
-)
 from cse_cli.listing.inventory import small_version
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements

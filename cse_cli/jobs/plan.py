@@ -34,16 +34,13 @@ from cse_cli.jobs.placement import choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.jobs.tasks import finished, make_tasks
-from cse_cli.recipe.named import PROSE
 from cse_cli.recipe.requirements import requirements
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import PROSE, Recipe, entry_of
 from cse_cli.recipe.study import find_study
-from cse_cli.recipe.train_parts import entry_of
 from cse_cli.runs.index import all_runs
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.checkpoint import method_state
-from cse_cli.training.timing import forget_peak, peak_memory
-from cse_cli.training.train_step import TrainStep
+from cse_cli.training.train_step import TrainStep, forget_peak, peak_memory
 from registry.accelerators import is_accelerator
 from registry.errors import CseError, MissingError
 from registry.prompts import Side

@@ -9,16 +9,49 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cse_cli.core.formatting import differences
-from cse_cli.jobs.fast_dev_run import TAGS, reductions
 from cse_cli.jobs.job import Job
-from cse_cli.recipe.load import Override, load
-from cse_cli.recipe.named import settings
-from cse_cli.recipe.study_schema import MOST_SEEDS
+from cse_cli.recipe.cells import Cell
+from cse_cli.recipe.load import Override, load, parse_overrides
+from cse_cli.recipe.schema import Recipe, settings
+from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE, About, read_recipe
 from cse_cli.training.run import experiment_changed
 from registry import plugins
 from registry.errors import CseError
+
+TAGS = {"fast_dev_run": "true"}
+"""Tags of the runs."""
+
+SENTENCES = 2000
+"""Rows of the training text."""
+STEPS = 20
+EVALUATE_EVERY = 10
+PAIRS = 256
+"""Pairs or rows of each evaluator. `mutual_information` needs 128."""
+
+
+def reductions(recipe: Recipe, given: Sequence[str | Override] = ()) -> list[Override]:
+    """Return the settings that make a recipe short, except those that `given` sets."""
+    data, train, evaluate = recipe.data, recipe.train, recipe.evaluate
+    short: dict[str, int] = {"evaluate.limit": min(PAIRS, evaluate.limit or PAIRS)}
+    if train.steps != 0:
+        short["train.steps"] = min(STEPS, train.steps or STEPS)
+        if train.evaluate_every:
+            short["train.evaluate_every"] = min(EVALUATE_EVERY, train.evaluate_every)
+        sentences = max(SENTENCES, train.batch_size)
+        short["data.limit"] = min(sentences, data.limit or sentences)
+    chosen = {override.path for override in parse_overrides(given)}
+    return [Override.of(path, value) for path, value in short.items() if path not in chosen]
+
+
+def reduced(cell: Cell, given: Sequence[str | Override] = ()) -> Cell:
+    """Return the cell of a study with a short recipe."""
+    assert cell.resolved is not None
+    short = replace(cell, overrides=(*cell.overrides, *reductions(cell.resolved, given)))
+    recipe = short.load(cell.resolved.train.seed).recipe
+    return replace(short, hash=recipe.hash(), resolved=recipe)
+
 
 RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
 """Tags that `cse` sets in MLflow."""

@@ -22,15 +22,13 @@ from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell as TableCell
 from cse_cli.core.tables import Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.data.identity import identify_known
-from cse_cli.jobs.fast_dev_run import reduced
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.request import RunRequest, parse_tags
+from cse_cli.jobs.request import RunRequest, parse_tags, reduced
 from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
 from cse_cli.recipe.files import bare_name
-from cse_cli.recipe.named import PROSE
-from cse_cli.recipe.study import load_study, only_rows
-from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.schema import PROSE
+from cse_cli.recipe.study import Study, load_study, only_rows
 from cse_cli.recipe.trials import Choice, Trial, choices_table, choose, trials, tuned
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of

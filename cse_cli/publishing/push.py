@@ -12,7 +12,7 @@ from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
 from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
-from cse_cli.runs.model import model_of_run
+from cse_cli.runs.record import model_of_run
 from registry import EVALUATORS
 from registry.encoders.export import MODULES
 from registry.errors import CseError, MissingError

@@ -90,11 +90,13 @@ def show(
     from cse_cli.recipe.show import (
         component_documents,
         dataset_document,
+        print_badge,
+        print_component,
+        print_dataset,
         recipe_badge,
         recipe_document,
         recipe_text,
     )
-    from cse_cli.recipe.view import print_badge, print_component, print_dataset
 
     changed = bool(set_ or unset)
     components = [] if resolved or changed else component_documents(name)

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.files import place_file
 from cse_cli.recipe.keys import Keys, dotted, inline, leaves
-from cse_cli.recipe.problems import Problems, report
+from cse_cli.recipe.problems import Problems, nearest, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import dotted
-from cse_cli.recipe.problems import Problems
+from cse_cli.recipe.problems import Problems, nearest
 from cse_cli.recipe.schema import Recipe
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
@@ -17,7 +18,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.named import part_identity, settings
 from registry import (
     AUGMENTERS,
     ENCODERS,
@@ -31,6 +31,51 @@ from registry import (
 )  # fmt: skip
 from registry.core import Entry, Registry
 from registry.parameters import Parameters, UnvalidatedParameters
+
+PROSE = frozenset({"title", "description", "paper", "tune"})
+"""Top-level keys of a recipe that do not change any result."""
+
+
+def settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a resolved recipe on which its results depend.
+
+    Prose, tuning ranges, the seed and `train.compile` are left out. Files of data have no directory, because the
+    identity of an experiment contains a digest of the text.
+    """
+    kept = {key: value for key, value in resolved.items() if key not in PROSE}
+    kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key not in ("seed", "compile")}
+    kept["data"] = dict(kept.get("data", {}))
+    if (file := kept["data"].get("file")) is not None:
+        kept["data"]["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
+    return kept
+
+
+def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
+    """Return the part of a component's table that identifies the experiment, without directories of models and files.
+
+    The identity of the experiment contains a digest of their contents.
+    """
+    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
+    return {key: _without_directory(value, named[key]) if key in named else value for key, value in table.items()}
+
+
+def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
+    """Return the bare name of a path. Hub IDs `owner/name` are unchanged.
+
+    A directory called `model`, as in every run, keeps the name of its parent.
+    """
+    if isinstance(value, list | tuple):
+        return [_without_directory(each, kind) for each in value]
+    if not isinstance(value, str):
+        return value
+    if kind == "file":
+        is_path = not value.startswith("hf:")
+    else:
+        is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
+    if not is_path:
+        return value
+    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
+
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 NonNegativeInt = Annotated[int, Field(ge=0, strict=True)]
@@ -495,3 +540,47 @@ class Recipe(Section):
                 table.update(part_identity(table, placed.entry))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+TRAIN_PARTS: dict[str, Registry[Any]] = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES}
+"""Key of [train] → registry of the component that it names. "<key>_settings" contains its own parameters."""
+
+
+def name_of_part(train: Train, key: str) -> str:
+    """Return the name of the optimizer or schedule."""
+    return str(getattr(train, key) or DEFAULT_OPTIMIZER)
+
+
+def entry_of(train: Train, key: str) -> Entry[Any]:
+    """Return the entry of the optimizer or schedule.
+
+    Raises:
+        UnknownNameError: If it does not exist.
+    """
+    return TRAIN_PARTS[key][name_of_part(train, key)]
+
+
+def train_entries(train: Train) -> Iterator[Entry[Any]]:
+    """Yield the entries of the optimizer and of the schedule, if the recipe trains."""
+    for key in TRAIN_PARTS if train.steps != 0 else ():
+        yield entry_of(train, key)
+
+
+def parameters_of(train: Train, key: str) -> dict[str, Any]:
+    """Return the parameters of the optimizer or schedule: keys of [train] with their names, and its own settings."""
+    shared = train.model_dump(mode="json", include={*shared_keys(entry_of(train, key))}, exclude_none=True)
+    return {**shared, **(getattr(train, f"{key}_settings") or {})}
+
+
+def shared_keys(entry: Entry[Any]) -> list[str]:
+    """Return the parameters of a component that are keys of [train]."""
+    return [name for name in entry.parameters.model_fields if name in Train.model_fields]
+
+
+def build_part(train: Train, key: str) -> Any:
+    """Return the optimizer or schedule.
+
+    Raises:
+        CseError: If a value is not valid.
+    """
+    return entry_of(train, key).build(parameters_of(train, key))

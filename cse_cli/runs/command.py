@@ -66,8 +66,8 @@ def show(
     json_: Json = False,
 ) -> None:
     """Show scores, curves of loss and scores, changed settings, warnings and the model of a run."""
-    from cse_cli.runs.details import show_details
     from cse_cli.runs.index import find_run
+    from cse_cli.runs.listing import show_details
 
     show_details(find_run(run).run_id, everything=all_, json_=json_)
 
@@ -92,7 +92,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends, or Ctrl-C.")] = False,
 ) -> None:
     """Print the log of a run."""
-    from cse_cli.runs.log import print_log
+    from cse_cli.runs.listing import print_log
 
     with contextlib.suppress(KeyboardInterrupt):
         print_log(run, follow=follow)

@@ -34,7 +34,8 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.runs.events import End, EventLog, Listener, Pruned, read_history
 from cse_cli.runs.lock import CLAIM, LOCK, FileLock, is_held
-from registry.errors import CseError, StopRequested
+from registry import plugins
+from registry.errors import CseError, MissingError, StopRequested
 from registry.paths import make_folder, write_atomically
 from registry.validation import describe
 
@@ -387,3 +388,25 @@ def last_end(run_id: str) -> str | None:
     """Return how a run ended, one of `ENDS`, or None if it runs or its process was killed."""
     end = read_history(folder_of(run_id), without=("metrics", "system")).end
     return None if end is None else end.kind
+
+
+def model_of_run(run: str) -> str | None:
+    """Return the model directory of the run with this ID prefix, or None if the run or model does not exist.
+
+    Plug-in files of the run are named, because the model may need them.
+
+    Raises:
+        MissingError: If the run exists without its model, for example because only its record was imported.
+    """
+    for folder in runs().glob(f"{run}*") if len(run) >= 8 and run.isalnum() else ():
+        if not (folder / MODEL).is_dir():
+            message = f"run {run} has no saved model on this machine"
+            raise MissingError(message, f"train it again: cse run {folder / RECIPE} --again", code="runs.no_model")
+    matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
+    if len(matching) != 1:
+        return None
+    about = read_about(matching[0].parent.name)
+    for plugin in () if about.pulled else about.plugins:
+        if Path(plugin).is_file():
+            plugins.add(plugin)
+    return str(matching[0])

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from cse_cli.core.devices import Compute
-from cse_cli.recipe.schema import Train
-from cse_cli.recipe.train_parts import build_part
+from cse_cli.recipe.schema import Train, build_part
 from registry.encoders.compiled import CompiledBlocks, prepare
 from registry.types import Head, Optimizer, Schedule
 

@@ -29,8 +29,7 @@ from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.recipe.files import find_parent
-from cse_cli.recipe.load import LoadedRecipe, Override, load
-from cse_cli.recipe.overrides import apply_overrides, parse_overrides
+from cse_cli.recipe.load import LoadedRecipe, Override, apply_overrides, load, parse_overrides
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import all_runs
 from cse_cli.tuning.results import Search, Trial, Verification

@@ -25,8 +25,8 @@ from cse_cli.evaluation.evaluate import score
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
 from cse_cli.jobs.tasks import POLL_SECONDS
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import LoadedRecipe, Override, load
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run
 from cse_cli.runs.events import End, Listener, Pruned, read_history
 from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, read_about, request_end

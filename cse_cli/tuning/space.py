@@ -21,11 +21,10 @@ from pydantic import BaseModel
 
 from cse_cli.core.formatting import UNSET
 from cse_cli.recipe.describe import tune_of
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.load import LoadedRecipe, Override, changed
-from cse_cli.recipe.overrides import parse_value
+from cse_cli.recipe.load import LoadedRecipe, Override, changed, parse_value
 from cse_cli.recipe.paths import is_ending, is_list_of_parts, is_place, setting, values
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.schema import Recipe, TuneRange
 from registry.errors import CseError, UnknownNameError, suggestion
 

@@ -34,8 +34,7 @@ from cse_cli.core.paths import home
 from cse_cli.data.identity import Known, identify_known
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.recipe.named import settings
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import Recipe, settings
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning.space import Parameter, Value

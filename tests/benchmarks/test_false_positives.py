@@ -24,9 +24,8 @@ from benchmarks.false_positives import (
 from cse_cli.analysis.compare import Comparison, MetricComparison, judge
 from cse_cli.analysis.score_table import Score, correct_row, measure
 from cse_cli.core.identity import Mode
-from cse_cli.core.multiple import correct_named, correct_together, judge_together
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.stats import LEVEL, beside_number, compare_paired
+from cse_cli.core.stats import LEVEL, beside_number, compare_paired, correct_named, correct_together, judge_together
 
 pytestmark = pytest.mark.slow
 

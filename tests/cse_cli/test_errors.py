@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from tests.cse_cli.recipe.broken_recipes import BROKEN, Broken
 from tests.support.command import refused
 from tests.support.errors import refuses

@@ -13,7 +13,7 @@ from cse_cli.analysis.tables import paper_table
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
-from cse_cli.jobs.view import print_results
+from cse_cli.jobs.screen import print_results
 from cse_cli.runs.index import read_run
 from cse_cli.runs.listing import print_runs
 from cse_cli.tuning.view import print_search, print_searches, print_verification

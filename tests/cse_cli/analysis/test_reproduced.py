@@ -17,7 +17,7 @@ from cse_cli.analysis.papers import find_reported_row, judging_column, table_of
 from cse_cli.analysis.reproduced import TOLERANCE, Claim, Spread, compare_with_reproductions, position, verdict_text
 from cse_cli.analysis.score_table import measure
 from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.jobs.view import print_results
+from cse_cli.jobs.screen import print_results
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers import Reproduction

@@ -11,9 +11,8 @@ from rich.markup import escape
 
 from cse_cli.app import run
 from cse_cli.core import console as progress
-from cse_cli.core.console import Console, Screen, print_error, wrap_words
+from cse_cli.core.console import Console, PlainStream, Screen, print_error, wrap_words
 from cse_cli.core.tables import as_rich, plain_table
-from cse_cli.core.terminal import PlainStream
 from registry.errors import CseError
 
 

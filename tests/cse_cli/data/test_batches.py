@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_cli.data.batches import Batches, ViewPlan
-from cse_cli.data.sampler import Sampler, random_order
+from cse_cli.data.batches import Batches, Sampler, ViewPlan, random_order
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.types import Augmenter

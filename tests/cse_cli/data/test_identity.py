@@ -153,7 +153,7 @@ def test_text_that_was_read_is_not_read_again(parts, monkeypatch):
     first = identify(recipe).text
     for name in ("_read", "lines", "File.read"):
         monkeypatch.setattr(f"cse_cli.data.files.{name}", lambda *_: pytest.fail("read again"))
-    monkeypatch.setattr("cse_cli.data.stored.read_arrow", lambda *_: pytest.fail("the rows were read"))
+    monkeypatch.setattr("cse_cli.data.sources.read_arrow", lambda *_: pytest.fail("the rows were read"))
     assert identify(recipe).text == first
 
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cse_cli.data import files
-from cse_cli.data.files import open_files
+from cse_cli.data.files import open_files, refuse_table
 from cse_cli.data.sources import open_text
-from cse_cli.data.table_text import refuse_table
 from cse_cli.recipe.schema import Data
 from registry.errors import UnknownNameError
 from registry.resources import catalog

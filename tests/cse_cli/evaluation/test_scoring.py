@@ -12,8 +12,7 @@ from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.evaluate import Settings, score_models
 from cse_cli.evaluation.model import load_model
 from cse_cli.evaluation.tasks import parse_tasks
-from cse_cli.runs.model import model_of_run
-from cse_cli.runs.record import About
+from cse_cli.runs.record import About, model_of_run
 from registry.errors import MissingError
 from registry.resources import catalog
 from tests.support import mteb_task

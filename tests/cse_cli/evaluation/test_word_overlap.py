@@ -9,7 +9,7 @@ import pytest
 from cse_cli.core.results import STS_TASKS
 from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.evaluation.tasks import parse_tasks
-from cse_cli.jobs.view import print_results
+from cse_cli.jobs.screen import print_results
 from registry.evaluators.sts import Sts
 from tests.support.command import cse
 from tests.support.records import result

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.jobs.fast_dev_run import PAIRS, reductions
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.request import PAIRS, RunRequest, reductions
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import all_runs, finished_runs

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.jobs.screen import RunsScreen
-from cse_cli.jobs.view import next_steps, print_results
+from cse_cli.jobs.screen import RunsScreen, next_steps, print_results
 from registry.errors import RunFailedError
 from tests.support.command import cse, refused
 from tests.support.records import result

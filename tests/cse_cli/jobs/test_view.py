@@ -10,8 +10,7 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.jobs.request import RunRequest, options_of
-from cse_cli.jobs.screen import end_line
-from cse_cli.jobs.view import next_steps, print_results, shown_metrics
+from cse_cli.jobs.screen import end_line, next_steps, print_results, shown_metrics
 from cse_cli.recipe.load import load
 from tests.support.records import result
 
@@ -106,7 +105,7 @@ def test_the_next_command_scores_what_is_on_this_machine(home, monkeypatch):
     offline = "  cse evaluate aaaaaaaa --tasks stsb_open  score it on the test set of the package"
     assert offline in next_steps([english])
     assert any(line.startswith("  cse evaluate bbbbbbbb  ") for line in next_steps([chinese]))
-    monkeypatch.setattr("cse_cli.jobs.view.has_data", lambda _: True)
+    monkeypatch.setattr("cse_cli.jobs.screen.has_data", lambda _: True)
     assert any(line.startswith("  cse evaluate aaaaaaaa  ") for line in next_steps([english]))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.problems import RecipeError
 
 
 class Broken(NamedTuple):

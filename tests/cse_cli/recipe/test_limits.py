@@ -11,8 +11,8 @@ import pytest
 from cse_cli.data.files import find_files
 from cse_cli.jobs.request import parse_seeds
 from cse_cli.recipe.cells import cells
-from cse_cli.recipe.errors import MOST_SHOWN, RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import MOST_SHOWN, RecipeError
 from cse_cli.recipe.study import load_study
 from registry.errors import CseError, MissingError
 from registry.resources.catalog import own_file

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, find, name_of, roots
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from tests.support.errors import refuses
 
 MINIMAL = """\

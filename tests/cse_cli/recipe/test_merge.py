@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load, merge, read_chain
+from cse_cli.recipe.problems import RecipeError
 from tests.support.errors import refuses
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import Override, changed, load
+from cse_cli.recipe.problems import RecipeError
 from tests.support.errors import refuses
 
 

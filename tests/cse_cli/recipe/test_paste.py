@@ -11,7 +11,7 @@ import pytest
 
 from cse_cli.recipe.describe import paste_block
 from cse_cli.recipe.load import load
-from cse_cli.recipe.train_parts import train_entries
+from cse_cli.recipe.schema import train_entries
 from registry import LOSSES, QUEUES, REGISTRIES
 from registry.core import Entry
 from tests.support.command import cse

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.recipe.positions import Position, Span, positions
+from cse_cli.recipe.sources import Position, Span, positions
 
 TEXT = """\
 title = "ä"  # comment

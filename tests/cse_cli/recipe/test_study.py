@@ -8,9 +8,9 @@ import pytest
 
 from cse_cli.data.check import check_file
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.study import find_study, load_study, studies_of
 from tests.cse_cli.analysis.leaderboard_runs import result
 from tests.cse_cli.recipe.broken_studies import BROKEN, Broken

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.validate import is_test_split, validate
 
 

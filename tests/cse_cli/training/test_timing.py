@@ -15,10 +15,9 @@ from cse_cli.core.results import Result, Speed
 from cse_cli.data.batches import Batches, Size
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
-from cse_cli.training import timing
+from cse_cli.training import train_step
 from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.timing import PARTS, Clock, peak_memory
-from cse_cli.training.train_step import TrainStep
+from cse_cli.training.train_step import PARTS, Clock, TrainStep, peak_memory
 from tests.support.command import cse
 from tests.support.shrunken import Small, recipe
 
@@ -30,7 +29,7 @@ CPU = torch.device("cpu")
 def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that shows what the test says."""
     now = [100.0]
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(train_step.time, "perf_counter", lambda: now[0])
     return now
 
 
@@ -79,16 +78,16 @@ def test_a_gpu_is_waited_for_only_when_its_time_is_read(monkeypatch: pytest.Monk
     Event.now = Event.reached = 0.0
     clock = Clock(torch.device("cuda:0"))
     clock.start()
-    for _ in range(timing.PENDING + 10):  # nobody reads: events that have passed do not pile up
+    for _ in range(train_step.PENDING + 10):  # nobody reads: events that have passed do not pile up
         for part in ("forward", "backward"):
             Event.now += 0.25
             clock.mark(part)  # type: ignore[arg-type]
         Event.reached = Event.now - 1.0
-        assert len(clock._events) <= timing.PENDING
+        assert len(clock._events) <= train_step.PENDING
     assert Event.reached < Event.now
     seconds = clock.read()
     assert Event.reached == Event.now
-    assert seconds["forward"] == pytest.approx((timing.PENDING + 10) * 0.25)
+    assert seconds["forward"] == pytest.approx((train_step.PENDING + 10) * 0.25)
     assert seconds["forward"] + seconds["backward"] == pytest.approx(Event.now)
 
 
@@ -117,7 +116,7 @@ def stepper(made: Experiment) -> TrainStep:
 
 @pytest.mark.slow
 def test_a_training_knows_its_time_and_its_work(parts: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing.time, "perf_counter", count().__next__)  # no moment in which another process runs
+    monkeypatch.setattr(train_step.time, "perf_counter", count().__next__)  # no moment in which another process runs
     made = experiment(parts, "mocose_en")
     one = stepper(made)
     began = time.perf_counter()

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.recipe.problems import RecipeError
 from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
