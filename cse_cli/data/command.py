@@ -127,7 +127,7 @@ def check_recipes(
     """
     from cse_cli.core.console import write_json
     from cse_cli.data.check import check_file, recipe_files
-    from cse_cli.recipe.show import print_checks
+    from cse_cli.recipe.view import print_checks
 
     files = recipe_files(paths or [])
     checks = [check_file(path, set_ or (), unset or ()) for path in files]

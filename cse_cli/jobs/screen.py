@@ -1,4 +1,4 @@
-"""What `cse run` shows: progress from the events of its runs, their results, and what would run."""
+"""Progress of `cse run` from the events of its runs, their results, and a preview of runs."""
 
 from __future__ import annotations
 

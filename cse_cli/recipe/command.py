@@ -87,7 +87,7 @@ def show(
 ) -> None:
     """Show a component's documentation, a recipe's text and its checks, or a data set's license and splits."""
     from cse_cli.core.console import write_json
-    from cse_cli.recipe.show import (
+    from cse_cli.recipe.view import (
         component_documents,
         dataset_document,
         print_badge,

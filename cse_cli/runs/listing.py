@@ -1,4 +1,4 @@
-"""What `cse runs ls`, `cse runs show` and `cse runs logs` print of the records."""
+"""Lists of runs (`cse runs ls`), the facts of one (`cse runs show`) and its events (`cse runs logs`)."""
 
 from __future__ import annotations
 

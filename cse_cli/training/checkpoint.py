@@ -64,8 +64,8 @@ def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> N
     partial.replace(path)
 
 
-def _refusal(file: Path, told: str) -> OSError | None:
-    """Return the error of writing one more block, because torch's writer does not tell it.
+def _refusal(file: Path, reported: str) -> OSError | None:
+    """Return the error of writing one more block, which torch's writer does not report.
 
     If the block is written, another process has freed space since the writer failed, or something else has.
     """
@@ -74,7 +74,7 @@ def _refusal(file: Path, told: str) -> OSError | None:
             end.write(bytes(1 << 16))
     except OSError as error:
         return error
-    is_of_writer = any(words in told for words in ("iostream error", "unexpected pos"))
+    is_of_writer = any(words in reported for words in ("iostream error", "unexpected pos"))
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_of_writer else None
 
 

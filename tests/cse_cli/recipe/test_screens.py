@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.show import print_badge
+from cse_cli.recipe.view import print_badge
 from registry import papers
 from registry.papers.audits import SHARED, Code
 from tests.support.command import cse, refused
