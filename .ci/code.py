@@ -147,7 +147,7 @@ def light_commands() -> Iterator[Problem]:
 
 def separate_components() -> Iterator[Problem]:
     """Components of different kinds do not import each other, nor what reads them, and `cse_cli` imports none."""
-    machinery = {"registry.core", "registry.signature", "registry.testing"}
+    machinery = {"registry.machinery.core", "registry.machinery.signature", "registry.testing"}
     registered = sum(len(components(module)) for module in FILES)
     if registered != sum(entry.distribution == "cse" for registry in REGISTRIES for entry in registry):
         yield "registry", 1, f"{registered} classes are found, which is not the number of components"

@@ -28,9 +28,9 @@ from cse_cli.recipe import load as recipes
 from cse_cli.recipe.keys import leaves
 from cse_cli.recipe.load import LoadedRecipe, Override
 from cse_cli.recipe.study import MOST_SEEDS
-from registry import plugins
-from registry.core import ALL
 from registry.errors import CseError
+from registry.machinery import plugins
+from registry.machinery.core import registered
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,7 +50,7 @@ def plugin(file: str | Path) -> None:
         CseError: If it does not exist, cannot be imported, or registers no component.
     """
     plugins.add(file)
-    plugins.load(Path(file).expanduser().absolute(), ALL)
+    plugins.load(Path(file).expanduser().absolute(), registered)
 
 
 def load_recipe(

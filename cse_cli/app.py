@@ -145,7 +145,7 @@ def _usage(error: Exception) -> str:
     """Return the message of a usage error, or an empty string if the help was printed instead."""
     from pydantic import ValidationError
 
-    from registry.validation import describe
+    from registry.machinery.validation import describe
 
     text: str = error.format_message()  # type: ignore[attr-defined]
     if isinstance(error.__cause__, ValidationError):

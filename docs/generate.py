@@ -30,10 +30,10 @@ from pydantic_core import PydanticUndefined
 from cse_cli.app import app
 from cse_cli.recipe import schema
 from registry import REGISTRIES, Entry, Registry, Tune
-from registry.parameters import Parameters
+from registry.machinery.parameters import Parameters
+from registry.machinery.signature import documented
 from registry.resources import catalog
 from registry.resources.models import known_models
-from registry.signature import documented
 
 PAGES = Path(__file__).parent
 _NOTE = "<!-- Written by docs/generate.py: change the source it names, then run `python docs/generate.py`. -->"

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from registry.core import (
+    from registry.errors import CseError
+    from registry.machinery.core import (
         AUGMENTERS,
         ENCODERS,
         EVALUATORS,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Entry,
         Registry,
     )
-    from registry.errors import CseError
     from registry.types import Tune
 
 __all__ = [
@@ -37,6 +37,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'registry' has no attribute '{name}'")
     modules = {"CseError": "registry.errors", "Tune": "registry.types"}
-    module = modules.get(name, "registry.core")
+    module = modules.get(name, "registry.machinery.core")
     value = globals()[name] = getattr(import_module(module), name)
     return value

@@ -20,7 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from torch import Tensor
 
-from registry.core import POOLINGS
+from registry.machinery.core import POOLINGS
 from registry.tokens import Tokens, at_least_single
 from registry.types import BUILT_IN
 

@@ -46,8 +46,8 @@ class Identity(BaseModel):
         weights: Place in the recipe, such as "encoders.bert" → SHA-256 of the weights it starts from, for every model
             that the recipe names. "encoders.bert.config" is its configuration and vocabulary. Files and data sets that
             parts read, such as "encoders.words.file", have their content here, too.
-        code: Component, such as "losses.info_nce" → `registry.code.code_version`: a number, or for a plug-in the
-            SHA-256 of its files.
+        code: Component, such as "losses.info_nce" → `registry.machinery.code.code_version`: a number, or for a plug-in
+            the SHA-256 of its files.
         scored: Data of the evaluators, such as "stsb/dev" → digest of its content. Empty in records of version 0.1.
     """
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from cse_cli.core.devices import missing_memory
 from registry import REGISTRIES
-from registry.core import OWN, Entry
 from registry.errors import CseError, PartError
+from registry.machinery.core import OWN, Entry
 
 
 @contextmanager

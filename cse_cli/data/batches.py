@@ -22,8 +22,8 @@ from torch import Tensor
 from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
 from cse_cli.data.tokens import Column
-from registry import returned
 from registry.errors import CseError
+from registry.machinery import returned
 from registry.tokens import PINNED, Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
 

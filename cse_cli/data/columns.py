@@ -24,7 +24,7 @@ from cse_cli.data.tokens import Column
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS
 from registry.accelerators import is_accelerator, kept_randomness
-from registry.code import code_version
+from registry.machinery.code import code_version
 from registry.types import ColumnGenerator
 
 BLOCK = 2048

@@ -17,9 +17,9 @@ from cse_cli.data.sources import text_fingerprint
 from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, requirements
 from cse_cli.recipe.schema import Recipe, train_entries
 from registry import AUGMENTERS, EVALUATORS
-from registry.code import code_version
-from registry.core import POOLINGS, Pooling
 from registry.errors import MissingError
+from registry.machinery.code import code_version
+from registry.machinery.core import POOLINGS, Pooling
 from registry.resources import catalog, hub
 from registry.resources.hub_sets import HubSet
 from registry.resources.models import settings_sha256, sha256_of, weights_sha256

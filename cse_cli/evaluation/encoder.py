@@ -20,10 +20,10 @@ from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
 from cse_cli.evaluation.views import encode_view
-from registry import returned
 from registry.distributed import single_process
 from registry.encoders.library import LibraryEncoder
 from registry.errors import CseError, suggestion
+from registry.machinery import returned
 from registry.prompts import Side
 from registry.types import Encode, Encoder
 from registry.vocabulary import in_evaluation

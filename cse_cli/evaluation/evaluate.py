@@ -23,11 +23,12 @@ from cse_cli.evaluation.tasks import Task
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.record import MODEL, model_of_run
-from registry import EVALUATORS, returned
+from registry import EVALUATORS
 from registry.distributed import world_size
 from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
+from registry.machinery import returned
 from registry.prompts import parse_prompts
 from registry.resources.models import locate, sha256_of
 from registry.types import Encoder, Evaluator

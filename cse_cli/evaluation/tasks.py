@@ -11,9 +11,9 @@ from cse_cli.recipe.load import parse_value
 from cse_cli.recipe.parse import check_parameters
 from cse_cli.recipe.problems import Problems
 from registry import EVALUATORS
-from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.parameters import Parameters
+from registry.machinery.core import Entry
+from registry.machinery.parameters import Parameters
 from registry.resources import catalog
 from registry.types import Evaluator
 

@@ -20,8 +20,8 @@ from cse_cli.runs.claim import Busy, BusyError, Claim, claim, claim_run
 from cse_cli.runs.record import About, read_about
 from cse_cli.training.recording import model_of
 from cse_cli.training.run import experiment_changed
-from registry import plugins
-from registry.core import POOLINGS
+from registry.machinery import plugins
+from registry.machinery.core import POOLINGS
 from registry.resources import hub
 
 

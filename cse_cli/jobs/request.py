@@ -17,8 +17,8 @@ from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE, About, read_recipe
 from cse_cli.training.run import experiment_changed
-from registry import plugins
 from registry.errors import CseError
+from registry.machinery import plugins
 
 TAGS = {"fast_dev_run": "true"}
 """Tags of the runs."""

@@ -12,7 +12,7 @@ from cse_cli.recipe.completion import complete_anything, complete_recipe
 
 
 def _load_plugins(files: list[str] | None) -> list[str] | None:
-    from registry import plugins
+    from registry.machinery import plugins
 
     for file in files or ():
         plugins.add(file)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from registry import plugins
+from registry.machinery import plugins
 
 KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "optimizers", "queues", "schedules")
 DIRECTORIES = ("datasets", "recipes")

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from cse_cli.recipe.keys import dotted, inline
 from cse_cli.recipe.schema import Train
-from registry.core import Entry
+from registry.machinery.core import Entry
 from registry.types import Augmenter, Tune
 
 _TYPES = {

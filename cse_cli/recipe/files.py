@@ -7,8 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from registry import plugins
 from registry.errors import UnknownNameError, suggestion
+from registry.machinery import plugins
 from registry.paths import expand_user, is_file
 
 _STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)

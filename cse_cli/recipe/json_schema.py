@@ -6,9 +6,9 @@ from typing import Any
 
 from cse_cli.recipe import schema
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES, REGISTRIES
-from registry.core import Registry
+from registry.machinery.core import Registry
+from registry.machinery.signature import documented
 from registry.resources import catalog
-from registry.signature import documented
 
 _INHERITS_NAME = {"type": "object", "not": {"required": ["name"]}}
 """A component whose `name` is inherited. An editor cannot know its parameters."""

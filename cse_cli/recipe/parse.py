@@ -19,10 +19,10 @@ from cse_cli.recipe.problems import Problems, nearest, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
-from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
-from registry.parameters import Parameters, UnvalidatedParameters
-from registry.validation import shown_value
+from registry.machinery.core import Entry, Registry
+from registry.machinery.parameters import Parameters, UnvalidatedParameters
+from registry.machinery.validation import shown_value
 
 S = TypeVar("S", bound=BaseModel)
 P = TypeVar("P", bound=Part)

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from cse_cli.recipe.keys import Keys, dotted
 from registry.errors import CseError, suggestion
-from registry.validation import should_be
+from registry.machinery.validation import should_be
 
 MOST_SHOWN = 50
 """Maximum number of problems in one message."""

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Literal
 
 from cse_cli.recipe.schema import Recipe
-from registry.core import Entry
-from registry.parameters import Parameters
+from registry.machinery.core import Entry
+from registry.machinery.parameters import Parameters
 from registry.resources.catalog import ALL
 
 Kind = Literal["model", "dataset", "file"]

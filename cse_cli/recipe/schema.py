@@ -29,8 +29,8 @@ from registry import (
     QUEUES,
     SCHEDULES,
 )  # fmt: skip
-from registry.core import Entry, Registry
-from registry.parameters import Parameters, UnvalidatedParameters
+from registry.machinery.core import Entry, Registry
+from registry.machinery.parameters import Parameters, UnvalidatedParameters
 
 PROSE = frozenset({"title", "description", "paper", "tune"})
 """Top-level keys of a recipe that do not change any result."""

@@ -20,8 +20,8 @@ from cse_cli.recipe.schema import NonNegativeInt, PositiveInt, Recipe, Section, 
 from cse_cli.recipe.sources import Origins
 from registry import EVALUATORS, papers
 from registry.errors import UnknownNameError, suggestion
+from registry.machinery.validation import shown_value
 from registry.papers import AVERAGE, reported_averages
-from registry.validation import shown_value
 
 Seed = Annotated[NonNegativeInt, Field(lt=2**32)]
 MOST_SEEDS = 10_000

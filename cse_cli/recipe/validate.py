@@ -23,14 +23,14 @@ from cse_cli.recipe.schema import (
 )
 from cse_cli.recipe.sources import Origins
 from registry import GENERATORS, LOSSES, papers
-from registry.core import Entry, Registry
 from registry.errors import CseError, UnknownNameError
-from registry.parameters import Parameters
+from registry.machinery.core import Entry, Registry
+from registry.machinery.parameters import Parameters
 from registry.resources import catalog
 from registry.resources.hub_sets import HubSet
 
 if TYPE_CHECKING:
-    from registry.signature import Input
+    from registry.machinery.signature import Input
 
 
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"

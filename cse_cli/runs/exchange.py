@@ -29,8 +29,8 @@ from cse_cli.runs.index import RecordedRun, all_runs, find_run, parse_result
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of
 from cse_cli.runs.removal import with_children
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.machinery.validation import describe
 from registry.paths import make_folder, write_atomically
-from registry.validation import describe
 
 MANIFEST = "cse-runs.json"
 PLANS = plans.FILE

@@ -28,8 +28,8 @@ from cse_cli.runs.events import FILE, read_history
 from cse_cli.runs.plans import plan_of_run
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, is_busy, last_end, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.machinery.validation import describe
 from registry.paths import write_atomically
-from registry.validation import describe
 
 State = Literal["RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED", "LOST"]
 """LOST: the process of the run was killed or its machine went down. The run can be resumed from its last checkpoint."""

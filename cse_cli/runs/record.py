@@ -34,10 +34,10 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.runs.events import End, EventLog, Listener, Pruned, read_history
 from cse_cli.runs.lock import CLAIM, LOCK, FileLock, is_held
-from registry import plugins
 from registry.errors import CseError, MissingError, StopRequested
+from registry.machinery import plugins
+from registry.machinery.validation import describe
 from registry.paths import make_folder, write_atomically
-from registry.validation import describe
 
 ABOUT = "run.toml"
 RECIPE = "recipe.toml"

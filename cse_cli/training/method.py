@@ -11,10 +11,10 @@ from torch.nn.functional import pad
 
 from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.step import ProbeState, StepState
-from registry import returned
-from registry.core import Entry
 from registry.distributed import all_devices
 from registry.dropout import dropout_rate
+from registry.machinery import returned
+from registry.machinery.core import Entry
 from registry.tokens import Embedded, Encoded, Tokens, at_least_single
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step
 

@@ -40,10 +40,11 @@ from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
-from registry import EVALUATORS, plugins
+from registry import EVALUATORS
 from registry.distributed import rank, world_size
 from registry.encoders.saved import open_encoder, own_pooling
 from registry.errors import CseError, DiskError, RunFailedError
+from registry.machinery import plugins
 from registry.paths import no_room
 from registry.resources import hub
 from registry.resources.models import locate

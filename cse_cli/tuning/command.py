@@ -11,8 +11,8 @@ from cse_cli.core.formatting import parse_duration
 from cse_cli.jobs.command import Cluster, Json, Quiet, StallTimeout, Tag, Workers
 from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
 from cse_cli.recipe.completion import complete_recipe
-from registry import plugins
 from registry.errors import CseError
+from registry.machinery import plugins
 
 EPILOG = (
     "Examples:  cse tune --param queue_length  ·  cse tune mini/ifcl_en --param queue_length,temperature --trials 40  "

@@ -57,8 +57,8 @@ from cse_cli.tuning.view import (
     print_verification,
     write_search,
 )
-from registry import plugins
 from registry.errors import CseError, StopRequested
+from registry.machinery import plugins
 
 SHIPPED = "quickstart"
 """Recipe that needs neither a network nor your own files."""

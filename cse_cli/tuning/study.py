@@ -38,8 +38,9 @@ from cse_cli.recipe.schema import Recipe, settings
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning.space import Parameter, Value
-from registry import EVALUATORS, plugins
+from registry import EVALUATORS
 from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
+from registry.machinery import plugins
 from registry.paths import make_folder
 
 # Intended: the recipe's values outside a range, Wilcoxon's pruner, and a resumed run that reports some steps again.

@@ -15,15 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, eye, tensor, zeros
 
+from registry.encoders.convolutions import Convolutions
 from registry.poolings import averaged
 from registry.resources.models import quiet_transformers, without_pooler
-
-if TYPE_CHECKING:
-    from registry.encoders.convolutional import Convolutions
 
 MODULES = "modules.json"
 """File that makes a directory a sentence-transformers model."""

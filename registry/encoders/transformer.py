@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry import ENCODERS, POOLINGS, returned
+from registry import ENCODERS, POOLINGS
 from registry.encoders import architectures, lora
 from registry.encoders import backbone as halves
 from registry.encoders.architectures import is_split
@@ -21,6 +21,7 @@ from registry.encoders.export import TOKEN_POOLINGS, Layout, export_transformer
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
 from registry.errors import CseError
+from registry.machinery import returned
 from registry.poolings import (
     PoolingName,
     averaged,

@@ -20,8 +20,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from registry import paths, plugins
+from registry import paths
 from registry.errors import CseError, MissingError, RegistrationError, UnknownNameError, suggestion
+from registry.machinery import plugins
+from registry.machinery.validation import describe
 from registry.paths import state_of
 from registry.resources import hub
 from registry.resources.download import download, known_files
@@ -40,7 +42,6 @@ from registry.resources.rows import (
     names_a_file,
     shown,
 )
-from registry.validation import describe
 
 FOLDER = Path(__file__).parent.parent / "datasets"
 SHIPPED = Path(__file__).parent.parent / "texts"

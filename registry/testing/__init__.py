@@ -16,11 +16,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from registry.core import Entry
-from registry.signature import documented
+from registry.machinery.core import Entry
+from registry.machinery.signature import documented
+from registry.machinery.validation import describe
 from registry.testing.contracts import CHECKS
 from registry.testing.materials import ContractError, Materials, require
-from registry.validation import describe
 
 __all__ = ["CHECKS", "ContractError", "Materials", "check"]
 

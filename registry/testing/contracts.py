@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from registry import LOSSES
-from registry.core import Entry
+from registry.machinery.core import Entry
 from registry.testing.materials import (
     NOTHING,
     SENTENCES,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from registry import ENCODERS, LOSSES
-from registry.core import Entry
+from registry.machinery.core import Entry
 from registry.prompts import Side
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from registry import LOSSES, REGISTRIES
-from registry.code import code_version
+from registry.machinery.code import code_version
 
 
 class Plug:

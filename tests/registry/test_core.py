@@ -11,8 +11,8 @@ from torch import Tensor
 
 import registry
 from registry import LOSSES, QUEUES, REGISTRIES, Tune
-from registry.core import Registry
 from registry.errors import CseError
+from registry.machinery.core import Registry
 from registry.types import Encoder, Loss, Queue, Reference, Sentences
 from tests.support.errors import refuses
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from registry import HEADS, LOSSES
-from registry.core import Entry
 from registry.heads.batch_norm import EPSILON, BatchNorm
+from registry.machinery.core import Entry
 from registry.testing import Materials
 from registry.types import Head
 from tests.registry.test_contracts import VALUES

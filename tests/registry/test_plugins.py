@@ -11,8 +11,9 @@ import pytest
 import registry
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from registry import LOSSES, plugins
-from registry.core import Registry
+from registry import LOSSES
+from registry.machinery import plugins
+from registry.machinery.core import Registry
 from registry.resources import catalog
 from registry.testing import check
 from tests.support.errors import refuses

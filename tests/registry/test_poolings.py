@@ -9,10 +9,11 @@ from torch import Tensor
 
 from cse_cli.data.identity import plugin_poolings
 from cse_cli.recipe.load import load
-from registry import POOLINGS, plugins
-from registry.core import Poolings
+from registry import POOLINGS
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
+from registry.machinery import plugins
+from registry.machinery.core import Poolings
 from registry.poolings import masked_mean, needs_all_states, pool, pool_tokens
 from registry.types import BUILT_IN
 from tests.registry.encoders.test_every_family import own_states

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field, ValidationError
 from torch import Tensor
 
-from registry.signature import RESERVED, Input, docstring, documented, forward_inputs, parameter_model
+from registry.machinery.signature import RESERVED, Input, docstring, documented, forward_inputs, parameter_model
 from registry.tokens import Encoded
 from registry.types import (
     Augmenter,

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import QUEUES
-from registry.core import Registry
 from registry.encoders.transformer import TransformerEncoder
+from registry.machinery.core import Registry
 from registry.queues.fifo import Fifo
 from registry.queues.noise import Noise
 from registry.testing import ContractError, Materials, check

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from registry.validation import describe
+from registry.machinery.validation import describe
 
 
 class Inner(BaseModel):

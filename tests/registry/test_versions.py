@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from registry import LOSSES
-from registry.core import Entry
+from registry.machinery.core import Entry
 from registry.testing import Materials
 from registry.testing.contracts import (
     ENTRIES as QUEUED,

@@ -17,8 +17,8 @@ from cse_cli.data.columns import ColumnMaker, Making, OwnColumns, in_order
 from cse_cli.data.sources import open_text, text_fingerprint
 from cse_cli.recipe.schema import Data, Part
 from registry import GENERATORS
-from registry.core import Entry
-from registry.parameters import UnvalidatedParameters
+from registry.machinery.core import Entry
+from registry.machinery.parameters import UnvalidatedParameters
 from registry.types import ColumnGenerator
 from tests.support.errors import refuses
 from tests.support.programs import until

@@ -12,7 +12,8 @@ import pytest
 import cse_cli
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import folder_of
-from registry import LOSSES, REGISTRIES, plugins
+from registry import LOSSES, REGISTRIES
+from registry.machinery import plugins
 from tests.cse_cli.jobs.conftest import Run
 from tests.support.command import cse, refused
 from tests.support.errors import refuses

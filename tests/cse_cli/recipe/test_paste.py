@@ -13,7 +13,7 @@ from cse_cli.recipe.describe import paste_block
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import train_entries
 from registry import LOSSES, QUEUES, REGISTRIES
-from registry.core import Entry
+from registry.machinery.core import Entry
 from tests.support.command import cse
 
 ENTRIES = [entry for registry in REGISTRIES if registry.kind != "generators" for entry in registry]

@@ -15,7 +15,7 @@ from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.step import StepState
 from registry import LOSSES
 from registry.losses.adaptive_layers import AdaptiveLayers
-from registry.signature import forward_inputs
+from registry.machinery.signature import forward_inputs
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Augmenter, Labels, Loss, Negatives, Pooled, Queue, Sentences, Step
 from tests.support.fakes import FakeEncoder, WordVocabulary

@@ -80,7 +80,7 @@ def test_a_better_score_in_time_starts_the_count_again(text: str, tmp_path: Path
 @pytest.fixture
 def any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept NaN, as an evaluator that divides by the length of a diverged embedding would give it."""
-    monkeypatch.setattr("registry.returned.scores", lambda *_: None)
+    monkeypatch.setattr("registry.machinery.returned.scores", lambda *_: None)
 
 
 @pytest.mark.usefixtures("any_number")

@@ -11,7 +11,7 @@ from registry import LOSSES
 from registry.augmenters.fgsm import Fgsm, describe_loss, share_changed, share_coarse
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
-from registry.signature import Input
+from registry.machinery.signature import Input
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder, Loss
 from tests.support.errors import refuses

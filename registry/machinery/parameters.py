@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 class Parameters(BaseModel):
     """Values of every parameter of a component, validated once: when a recipe is read.
 
-    `registry.signature` makes a subclass of each component's signature. Iteration yields pairs of name and value.
+    `registry.machinery.signature` makes a subclass of each component's signature. Iteration yields pairs of name and
+    value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from registry import plugins
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.parameters import Parameters
-from registry.validation import describe
+from registry.machinery import plugins
+from registry.machinery.parameters import Parameters
+from registry.machinery.validation import describe
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from registry.signature import Input
+    from registry.machinery.signature import Input
     from registry.types import (
         Augmenter,
         Component,
@@ -68,14 +68,14 @@ class Entry(Generic[T]):
     @property
     def docstring(self) -> str:
         """Docstring, including the parameters of base classes."""
-        from registry.signature import docstring
+        from registry.machinery.signature import docstring
 
         return docstring(self.cls)
 
     @property
     def resources(self) -> dict[str, Resource]:
         """Parameter → resource, for parameters that name a model, a data set or a file."""
-        from registry.signature import resources
+        from registry.machinery.signature import resources
 
         return resources(self.parameters)
 
@@ -202,7 +202,7 @@ class Names(Generic[E]):
                     self.broken[f"{distribution} ({point.value})"] = why
                 finally:
                     _loading = outer
-        plugins.load_new(ALL)
+        plugins.load_new(registered)
 
     def _import_package(self) -> None:
         """Import the entries of this package, if they are not in the module of the registry."""
@@ -234,7 +234,7 @@ class Registry(Names[Entry[T]], Generic[T]):
 
     def _describe(self, name: str, cls: type[T]) -> Entry[T]:
         from registry import types
-        from registry.signature import forward_inputs, owner, parameter_model
+        from registry.machinery.signature import forward_inputs, owner, parameter_model
 
         if not (inspect.isclass(cls) and issubclass(cls, getattr(types, self.base))):
             raise RegistrationError(
@@ -265,7 +265,7 @@ class Registry(Names[Entry[T]], Generic[T]):
         )
 
     def _refuse_second_owner(self, name: str, cls: type[T]) -> None:
-        from registry.signature import owner
+        from registry.machinery.signature import owner
 
         known = self._entries.get(name)
         if known is None or owner(known.cls) == owner(cls):
@@ -282,7 +282,7 @@ class Registry(Names[Entry[T]], Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         """Return whether a component exists. Its module has its name, and with plug-ins, all modules are imported."""
-        plugins.load_new(ALL)
+        plugins.load_new(registered)
         module, alone = f"registry.{self.kind}.{name}", not self._points and name.isidentifier()
         if name not in self._entries and alone and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
@@ -314,7 +314,7 @@ _loading = ""
 def _distribution(cls: type) -> str:
     """Return the distribution of a class: this package, the current plug-in, or its top-level package."""
     package = cls.__module__.partition(".")[0]
-    return OWN if package == __package__ else _loading or package
+    return OWN if package == "registry" else _loading or package
 
 
 Pool = Callable[[Sequence["Tensor"], "Tensor"], "Tensor"]
@@ -396,4 +396,11 @@ POOLINGS = Poolings()
 """Poolings of plug-ins."""
 
 ALL: tuple[Names[Any], ...] = (*REGISTRIES, POOLINGS)
+
+
+def registered() -> dict[tuple[str, str], Any]:
+    """Return kind and name → entry of all components and poolings."""
+    return {(names.kind, entry.name): entry for names in ALL for entry in names}
+
+
 """Everything that a plug-in file can register."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from registry.errors import RegistrationError
 from registry.loss_wrapper import LossWrapper
-from registry.parameters import Parameters
+from registry.machinery.parameters import Parameters
 from registry.tokens import Encoded
 from registry.types import (
     AllDevices,

@@ -13,16 +13,13 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from registry.errors import CseError, suggestion
-
-if TYPE_CHECKING:
-    from registry.core import Names
 
 VARIABLE = "CSE_PLUGINS"
 """Environment variable with the paths, separated as in PATH."""
@@ -74,18 +71,22 @@ def add(file: str | Path) -> None:
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*named(), str(path)]))
 
 
-def load_new(registries: Sequence[Names[Any]]) -> None:
-    """Load the plug-in files that are not loaded yet. They register in these registries.
+Registered = Callable[[], Mapping[tuple[str, str], Any]]
+"""Function that returns kind and name → entry of everything that is registered, with all built-in components."""
+
+
+def load_new(registered: Registered) -> None:
+    """Load the plug-in files that are not loaded yet.
 
     Raises:
         CseError: If a file cannot be imported, or registers no component.
     """
     for path in named():
         if path not in _loaded and path not in _loading:
-            load(Path(path), registries)
+            load(Path(path), registered)
 
 
-def load(path: Path, registries: Sequence[Names[Any]]) -> None:
+def load(path: Path, registered: Registered) -> None:
     """Import a plug-in file, again if it is loaded.
 
     Raises:
@@ -97,16 +98,9 @@ def load(path: Path, registries: Sequence[Names[Any]]) -> None:
         )
     _loading.append(str(path))
     try:
-        for registry in registries:  # built-in names first: the plug-in is refused if it uses one
-            registry.scan()
-        before = {registry.kind: dict(registry.registered) for registry in registries}
+        before = registered()  # built-in names first: the plug-in is refused if it uses one
         _execute(path)
-        found = frozenset(
-            (registry.kind, name)
-            for registry in registries
-            for name, entry in registry.registered.items()
-            if before[registry.kind].get(name) is not entry
-        )
+        found = frozenset(key for key, entry in registered().items() if before.get(key) is not entry)
     finally:
         _loading.remove(str(path))
     if not found:

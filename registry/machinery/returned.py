@@ -42,7 +42,7 @@ def refuse(what: str, function: Callable[..., Any], wrong: str, action: str) -> 
 
 
 def _named(component: object, hook: str) -> tuple[str, Callable[..., Any]]:
-    from registry.core import REGISTRIES  # imports this package
+    from registry.machinery.core import REGISTRIES  # imports this package
 
     cls = type(component)
     known = ((one.singular, entry) for one in REGISTRIES for entry in one.registered.values() if entry.cls is cls)

@@ -1,0 +1,1 @@
+"""The search, declaration, validation and identity of components. Plug-ins import the modules of `registry` instead."""
