@@ -27,10 +27,10 @@ HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optu
 """Libraries that commands import inside functions, so that `cse --help` is quick."""
 HOMES = {
     "rich": (
-        r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|jobs\.(plan|screen|study)"
-        r"|runs\.(command|details|listing)|reproduce\.command)"
+        r"cse_cli\.(cli\.(doctor|reproduce|runs)|core\.(console|tables)|\w+\.(\w+_)?view|data\.requirements"
+        r"|jobs\.(plan|screen|study)|runs\.listing)"
     ),
-    "typer": r"cse_cli\.(app|doctor|\w+\.command|recipe\.completion)",
+    "typer": r"cse_cli\.(app|cli\.\w+|recipe\.completion)",
     "matplotlib": r"cse_cli\.core\.plotting|cse_cli\.analysis\.(pages|curves|\w*figures?)|cse_cli\.tuning\.plots",
 }
 """Library → modules that may import it."""
@@ -137,8 +137,8 @@ def homes_of_libraries() -> Iterator[Problem]:
 
 def light_commands() -> Iterator[Problem]:
     """Commands import heavy libraries inside functions only."""
-    others = ("cse_cli.app", "cse_cli.__main__", "cse_cli.core.paths", "cse_cli.doctor")
-    for module in (one for one in FILES if one.endswith(".command") or one in others):
+    others = ("cse_cli.app", "cse_cli.__main__", "cse_cli.core.paths")
+    for module in (one for one in FILES if one.startswith("cse_cli.cli.") or one in others):
         behind = {module} | {name for name in at_top(module) if name in FILES}
         for each in sorted(behind):
             for name in sorted({name.partition(".")[0] for name in at_top(each)} & {*HEAVY}):

@@ -10,21 +10,10 @@ from typing import Annotated, Any, Never
 
 import typer
 
-from cse_cli import doctor
 from cse_cli._version import __version__
-from cse_cli.analysis import command as analysis
+from cse_cli.cli import data, doctor, evaluate, push, recipes, reproduce, results, runs, tune, ui
+from cse_cli.cli import run as training
 from cse_cli.core.console import make_usable
-from cse_cli.data import command as data
-from cse_cli.evaluation import command as evaluation
-from cse_cli.inspection import command as inspection
-from cse_cli.jobs import command as jobs
-from cse_cli.listing import command as listing
-from cse_cli.mirrors import command as mirrors
-from cse_cli.publishing import command as publishing
-from cse_cli.recipe import command as recipe
-from cse_cli.reproduce import command as reproduce
-from cse_cli.runs import command as runs
-from cse_cli.tuning import command as tuning
 
 app = typer.Typer(
     name="cse",
@@ -35,23 +24,22 @@ app = typer.Typer(
 )
 
 app.command("check", epilog=data.CHECK_RECIPES_EPILOG)(data.check_recipes)
-app.command("compare", epilog=analysis.COMPARE_EPILOG)(analysis.compare)
-app.command("cp", epilog=recipe.COPY_EPILOG)(recipe.copy)
+app.command("compare", epilog=results.COMPARE_EPILOG)(results.compare)
+app.command("cp", epilog=recipes.COPY_EPILOG)(recipes.copy)
 app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
-app.command("evaluate", epilog=evaluation.EPILOG)(evaluation.evaluate)
-app.command("leaderboard", epilog=analysis.LEADERBOARD_EPILOG)(analysis.leaderboard)
-app.command("list", epilog=listing.EPILOG)(listing.list_)
-app.command("plan", epilog=jobs.PLAN_EPILOG)(jobs.plan)
-app.command("push", epilog=publishing.EPILOG)(publishing.push)
-app.command("report", epilog=analysis.REPORT_EPILOG)(analysis.report)
+app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
+app.command("leaderboard", epilog=results.LEADERBOARD_EPILOG)(results.leaderboard)
+app.command("list", epilog=recipes.LIST_EPILOG)(recipes.list_)
+app.command("plan", epilog=training.PLAN_EPILOG)(training.plan)
+app.command("push", epilog=push.EPILOG)(push.push)
+app.command("report", epilog=results.REPORT_EPILOG)(results.report)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command("run", epilog=jobs.EPILOG)(jobs.run)
-app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)
-app.command("show", epilog=recipe.SHOW_EPILOG)(recipe.show)
-app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
-app.command("ui", epilog=mirrors.UI_EPILOG)(mirrors.ui)
-runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
-data.app.command("inspect", epilog=inspection.EPILOG)(inspection.inspect)
+app.command("run", epilog=training.EPILOG)(training.run)
+app.command("schema", epilog=recipes.SCHEMA_EPILOG)(recipes.schema)
+app.command("show", epilog=recipes.SHOW_EPILOG)(recipes.show)
+app.command("tune", epilog=tune.EPILOG)(tune.tune)
+app.command("ui", epilog=ui.UI_EPILOG)(ui.ui)
+runs.app.command("sync", epilog=ui.SYNC_EPILOG)(ui.sync)
 all_commands: tuple[Any, ...] = (
     *app.registered_commands,
     *data.app.registered_commands,

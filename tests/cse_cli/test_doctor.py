@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cse_cli import doctor
+from cse_cli.cli import doctor
 from cse_cli.core import environment
 from registry.resources import hub
 from tests.support.records import recorded, result

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli import doctor
+from cse_cli.cli import doctor
 from cse_cli.core import threads as cores
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from cse_cli.core.paths import runs
-from cse_cli.mirrors.command import sync as sync_command
 from cse_cli.mirrors.mirror import Follower, State, configured, state_file
+from cse_cli.mirrors.ui import sync as sync_command
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import RunRecord

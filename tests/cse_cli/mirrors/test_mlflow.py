@@ -16,8 +16,8 @@ from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import write_series
 from cse_cli.mirrors import mlflow as mirror
-from cse_cli.mirrors.command import sync
 from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.mirrors.ui import sync
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.listing import settings_of
 from cse_cli.runs.record import RunRecord, read_about

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from cse_cli.mirrors import command, mirror
-from cse_cli.mirrors.command import free_port
 from cse_cli.mirrors.mirror import Follower, State
+from cse_cli.mirrors.ui import free_port
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
 from tests.support.errors import refuses
@@ -114,7 +114,7 @@ def status(address: str, host: str) -> int:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_ui_is_for_this_machine_and_ends_with_the_command(number: int) -> None:
     record, port = recorded(group="mini/simcse_en"), unused_port()
-    program = f"from cse_cli.mirrors.command import ui; ui({port}, True)"
+    program = f"from cse_cli.mirrors.ui import serve; serve({port}, browser=False)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

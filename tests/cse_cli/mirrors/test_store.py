@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cse_cli.mirrors import mlflow
-from cse_cli.mirrors.command import sync
 from cse_cli.mirrors.mirror import Follower, reason
 from cse_cli.mirrors.mlflow import MlflowMirror
+from cse_cli.mirrors.ui import sync
 from tests.cse_cli.mirrors.test_mlflow import full
 from tests.support import databases
 from tests.support.errors import refuses

@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
+from cse_cli.cli.options import (
+    EXECUTION,
+    OUTPUT,
+    Cluster,
+    Device,
+    Json,
+    Plugin,
+    Precision,
+    Quiet,
+    Set,
+    StallTimeout,
+    Tag,
+    Unset,
+    Workers,
+    precision_setting,
+)
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -17,8 +32,6 @@ EPILOG = (
 )
 
 _TRIAL = {"rich_help_panel": "Before a run"}
-_EXECUTION = {"rich_help_panel": "Execution"}
-_OUTPUT = {"rich_help_panel": "Record and output"}
 
 Recipes = Annotated[
     list[str] | None,
@@ -39,34 +52,16 @@ Rows = Annotated[
     list[str] | None, typer.Option("--row", metavar="ROW", help="Run only this row of a study. Repeatable.")
 ]
 Resume = Annotated[
-    str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.", **_EXECUTION)
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs in parallel. Default: one per GPU.", **_EXECUTION)
+    str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.", **EXECUTION)
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU.", **_EXECUTION),
+    typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU.", **EXECUTION),
 ]
-Cluster = Annotated[
-    str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", **_EXECUTION)
-]
-StallTimeout = Annotated[
-    str,
-    typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.", **_EXECUTION),
-]
-Again = Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.", **_EXECUTION)]
+Again = Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.", **EXECUTION)]
 Name = Annotated[
-    str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.", **_OUTPUT)
+    str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.", **OUTPUT)
 ]
-Tag = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable.", **_OUTPUT
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **_OUTPUT)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **_OUTPUT)]
 
 
 def run(

@@ -17,7 +17,7 @@ def push(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the model card without an upload.")] = False,
 ) -> None:
     """Upload a run's model to the Hugging Face Hub, with its recipe, the scores of all seeds, and a model card."""
-    from cse_cli.publishing.push import model_card, push_model
+    from cse_cli.push import model_card, push_model
 
     if dry_run:
         sys.stdout.write(model_card(run, repository))

@@ -7,9 +7,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cse_cli.cli.options import (
+    Cluster,
+    Device,
+    Json,
+    Plugin,
+    Precision,
+    Quiet,
+    Set,
+    StallTimeout,
+    Tag,
+    Unset,
+    Workers,
+    precision_setting,
+)
 from cse_cli.core.formatting import parse_duration
-from cse_cli.jobs.command import Cluster, Json, Quiet, StallTimeout, Tag, Workers
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
 from cse_cli.recipe.completion import complete_recipe
 from registry.errors import CseError
 from registry.machinery import plugins

@@ -1,4 +1,4 @@
-"""`cse show`, `cse cp` and `cse schema`."""
+"""`cse list`, `cse show`, `cse cp` and `cse schema`."""
 
 from __future__ import annotations
 
@@ -8,55 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.completion import complete_anything, complete_recipe
-
-
-def _load_plugins(files: list[str] | None) -> list[str] | None:
-    from registry.machinery import plugins
-
-    for file in files or ():
-        plugins.add(file)
-    return files
-
-
-Plugin = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--plugin",
-        metavar="FILE",
-        callback=_load_plugins,
-        help="Python file with your components. It is executed. Repeatable.",
-    ),
-]
-"""Option of every command that looks up components."""
-
-SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=100. Repeatable."
-"""Help of `--set`, the same in every command that reads recipes."""
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
-"""Option of every command that reads recipes."""
-
-UNSET = "Remove a dotted key of the recipe. Repeatable."
-"""Help of `--unset`, the same in every command that reads recipes."""
-Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help=UNSET)]
-"""Option of every command that reads recipes."""
-
-Device = Annotated[
-    str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
-]
-"""Option of every command that computes."""
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        help="fp32, bf16, fp16 or auto, as --set train.precision=…. Default: the recipe's.", show_default=False
-    ),
-]
-"""Option of every command that computes recipes."""
-
-
-def precision_setting(precision: str | None) -> list[str]:
-    """Return the assignment that `--precision` stands for."""
-    return [] if precision is None else [f"train.precision={precision}"]
-
+from cse_cli.cli.options import SET, UNSET, Plugin
+from cse_cli.recipe.completion import complete_anything, complete_kind, complete_recipe
 
 SHOW_EPILOG = (
     "Examples:  cse show info_nce  ·  cse show ifcl_en  ·  cse show stsb_open  ·  "
@@ -159,3 +112,38 @@ def schema(
         message = f"--output: cannot write '{output}': {error.strerror}"
         action = "choose an existing directory with write permission"
         raise CseError(message, action, code="schema.not_writable") from None
+
+
+LIST_EPILOG = (
+    "Examples:  cse list  ·  cse list recipes  ·  cse list recipes --all  ·  cse list losses  ·  cse list studies  ·  "
+    "cse list augmenters --json"
+)
+
+
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="augmenters, encoders, evaluators, generators, heads, losses, queues, recipes, studies. Default: all.",
+            autocompletion=complete_kind,
+        ),
+    ] = None,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Load every recipe. Print what it needs, the row that it reproduces, and checks."),
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List components, recipes and studies. With --all, list what each recipe needs to run on this machine."""
+    from cse_cli.core.console import write_json
+    from cse_cli.listing import view
+    from cse_cli.listing.inventory import listing, overview
+
+    found = overview() if kind is None and not all_ and not json_ else listing(kind, in_full=all_)
+    view.warn_of_plugins(found.broken)
+    if json_:
+        write_json(found.document())
+    elif kind is None and not all_:
+        view.print_overview(found)
+    else:
+        view.print_listing(found, in_full=all_)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin
+from cse_cli.cli.options import Device, Plugin
 
 EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "

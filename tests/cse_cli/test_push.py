@@ -11,9 +11,9 @@ import torch
 import yaml
 
 import cse_cli
+from cse_cli import push
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.results import Result
-from cse_cli.publishing import push
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import folder_of
 from tests.fake_hub.fixture import use

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.jobs.command import Cluster, Json, Quiet, Workers
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
+from cse_cli.cli.options import Cluster, Device, Json, Plugin, Precision, Quiet, Set, Unset, Workers, precision_setting
 from cse_cli.recipe.completion import complete_recipe
 
 EPILOG = (

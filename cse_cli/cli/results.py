@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.cli.options import Plugin
 from cse_cli.core.formatting import counted
-from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
 LEADERBOARD_EPILOG = (

@@ -1,4 +1,4 @@
-"""Commands `cse data …` (list, check and download data sets) and `cse check`."""
+"""Commands `cse data …` (list, check, download and inspect texts) and `cse check`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cse_cli.recipe.command import Plugin, Set, Unset
-from cse_cli.recipe.completion import complete_recipe_or_study
+from cse_cli.cli.options import Plugin, Set, Unset
+from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
 SCHEMA_VERSION = 2
 """Version of the JSON documents."""
@@ -98,6 +98,39 @@ def _write_json(document: Mapping[str, Any]) -> None:
     write_json(document, SCHEMA_VERSION)
 
 
+INSPECT_EPILOG = (
+    "Examples:  cse data inspect sentences.txt  ·  cse data inspect wiki1m  ·  cse data inspect simcse_en --json  ·  "
+    "cse data inspect pairs.tsv --set data.column=sentence"
+)
+
+
+def inspect(
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="File, directory or glob, data set (NAME, NAME/SPLIT or hf:OWNER/NAME), or recipe.",
+            autocompletion=complete_recipe,
+        ),
+    ],
+    set_: Set = None,
+    unset: Unset = None,
+    json_: AsJson = False,
+) -> None:
+    """Inspect a training text: lengths and what is cut, duplicates, near-duplicates, and evaluation sentences.
+
+    A file or a data set is inspected with the settings of the recipe `quickstart`.
+    """
+    from cse_cli.core.console import Screen, write_json
+    from cse_cli.inspection.inspect import inspect_text, print_inspection
+
+    with Screen() as screen:
+        document = inspect_text(text, set_ or [], unset or [], screen)
+    if json_:
+        write_json(document, 2)
+    else:
+        print_inspection(document)
+
+
 CHECK_RECIPES_EPILOG = (
     "Examples:  cse check  ·  cse check recipes/  ·  cse check my.toml ifcl_en --json  ·  "
     "cse check studies/ifcl_fig4c  ·  cse check --data simcse_en  ·  "
@@ -161,3 +194,4 @@ app = typer.Typer(help="List, check, inspect and download data sets.", no_args_i
 app.command("list", epilog=LIST_EPILOG)(list_datasets)
 app.command("check", epilog=CHECK_EPILOG)(check)
 app.command("download", epilog=DOWNLOAD_EPILOG)(download)
+app.command("inspect", epilog=INSPECT_EPILOG)(inspect)

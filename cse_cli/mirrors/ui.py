@@ -1,4 +1,4 @@
-"""`cse runs sync` and `cse ui`."""
+"""Sending of missing events to the mirrors (`cse runs sync`), and the server of `cse ui`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import time
 from contextlib import suppress
 from importlib.metadata import distributions
 from tempfile import TemporaryFile
-from typing import Annotated
-
-import typer
+from typing import TextIO
 
 from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
@@ -23,8 +21,6 @@ from cse_cli.mirrors.mirror import configured, load, reason, send_missing
 from cse_cli.runs.index import all_runs
 from registry.errors import CseError, TrackingError
 
-SYNC_EPILOG = "Examples:  cse runs sync  ·  MLFLOW_TRACKING_URI=http://server:5000 cse runs sync"
-UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 HOST = "127.0.0.1"
 _STARTUP_SECONDS = 120.0
 _REMOVED_VARIABLES = (
@@ -35,43 +31,54 @@ _REMOVED_VARIABLES = (
 
 
 def sync() -> None:
-    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely."""
+    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely.
+
+    Raises:
+        CseError: If CSE_MIRRORS selects no mirror.
+        TrackingError: If some events were not sent.
+    """
     names = configured()
     if not names:
         raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
-    if failed := [name for name in names if not _send(name)]:
+    if failed := [name for name in names if not _send(name, sys.stdout)]:
         problem = f"some events were not sent to {' and '.join(failed)}"
         raise TrackingError(problem, "fix the cause above, then run `cse runs sync` again", code="mirrors.not_sent")
 
 
-def _send(name: str, *, err: bool = False) -> bool:
+def _send(name: str, out: TextIO) -> bool:
     """Send the missing runs, report their number, and return whether all were sent."""
     found = list(send_missing(load(name)))
     failed = [(about, error) for about, error in found if error is not None]
     for about, error in failed:
-        typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
-    typer.echo(f"{name}: {counted(len(found) - len(failed), 'run')} sent" if found else f"{name}: up to date", err=err)
+        out.write(f"{about.short} ({about.name}): {reason(error)}\n")
+    out.write(f"{name}: {counted(len(found) - len(failed), 'run')} sent\n" if found else f"{name}: up to date\n")
     return not failed
 
 
-def ui(
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: a free one from 5000 up.")] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
-) -> None:
-    """Open the MLflow UI on this machine until Ctrl-C."""
+def serve(port: int | None, *, browser: bool) -> None:
+    """Open the MLflow UI on this machine until Ctrl-C.
+
+    Args:
+        port: Port, or None for a free one from 5000 up.
+        browser: Whether to open the page in a browser.
+
+    Raises:
+        CseError: If MLflow's server is not installed.
+        TrackingError: If the port is in use, or the server does not start.
+    """
     from cse_cli.mirrors import mlflow as store
 
     if not store.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny
         todo = "pip install 'cse-registry[ui]'"
         raise CseError("MLflow's server is not installed", todo, code="mirrors.ui_not_installed")
     sys.stderr.write("opening MLflow (about ten seconds)\n")
-    _send("mlflow", err=True)
+    _send("mlflow", sys.stderr)
     if store.is_remote():
         address = without_password(store.uri())
-        _show(f"{address.rstrip('/')}/#/{_page()}" if address.startswith("http") else address, no_browser)
+        _show(f"{address.rstrip('/')}/#/{_page()}" if address.startswith("http") else address, browser)
         return
     port = free_port(port)
-    command = [sys.executable, "-P", "-m", "cse_cli.mirrors.command", str(os.getpid()), *_options(port)]
+    command = [sys.executable, "-P", "-m", "cse_cli.mirrors.ui", str(os.getpid()), *_options(port)]
     environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
     environment["MLFLOW_BACKEND_STORE_URI"] = store.uri()  # all users see arguments, with the password
     environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # 2 processes instead of 13
@@ -82,7 +89,7 @@ def ui(
             with suppress(OSError):
                 socket.create_connection((HOST, port), timeout=1).close()
                 with suppress(KeyboardInterrupt):
-                    _show(f"http://{HOST}:{port}/#/{_page()}", no_browser)
+                    _show(f"http://{HOST}:{port}/#/{_page()}", browser)
                     sys.stderr.write(
                         'If you see "Traces", choose Model training at the top left. Press Ctrl-C to stop.\n'
                     )
@@ -136,9 +143,10 @@ def _page() -> str:
     return f"experiments/{found.experiment_id}/runs?{query}" if found else "experiments"
 
 
-def _show(url: str, no_browser: bool) -> None:
-    typer.echo(url)
-    if not no_browser:
+def _show(url: str, browser: bool) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    if browser:
         import webbrowser
 
         webbrowser.open(url)

@@ -1,0 +1,76 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EXECUTION = {"rich_help_panel": "Execution"}
+OUTPUT = {"rich_help_panel": "Record and output"}
+"""Panels of the help."""
+
+
+def _load_plugins(files: list[str] | None) -> list[str] | None:
+    from registry.machinery import plugins
+
+    for file in files or ():
+        plugins.add(file)
+    return files
+
+
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        callback=_load_plugins,
+        help="Python file with your components. It is executed. Repeatable.",
+    ),
+]
+"""Option of every command that looks up components."""
+
+SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=100. Repeatable."
+"""Help of `--set`, the same in every command that reads recipes."""
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
+"""Option of every command that reads recipes."""
+
+UNSET = "Remove a dotted key of the recipe. Repeatable."
+"""Help of `--unset`, the same in every command that reads recipes."""
+Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help=UNSET)]
+"""Option of every command that reads recipes."""
+
+Device = Annotated[
+    str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
+]
+"""Option of every command that computes."""
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        help="fp32, bf16, fp16 or auto, as --set train.precision=…. Default: the recipe's.", show_default=False
+    ),
+]
+"""Option of every command that computes recipes."""
+
+
+def precision_setting(precision: str | None) -> list[str]:
+    """Return the assignment that `--precision` stands for."""
+    return [] if precision is None else [f"train.precision={precision}"]
+
+
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Number of runs in parallel. Default: one per GPU.", **EXECUTION)
+]
+Cluster = Annotated[
+    str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", **EXECUTION)
+]
+StallTimeout = Annotated[
+    str,
+    typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.", **EXECUTION),
+]
+Tag = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable.", **OUTPUT),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **OUTPUT)]

@@ -1,1 +1,0 @@
-"""Upload of a trained model with a model card: `cse push`."""
