@@ -208,7 +208,7 @@ class Driver:
             self._waiting.append(runs)
         except Exception as error:
             own_fails = OWN in runs.trial.user_attrs and isinstance(error, CseError)
-            shared = isinstance(error, (TrackingError, DiskError, MissingError, OptunaError))
+            shared = isinstance(error, (TrackingError, OSError, DiskError, MissingError, OptunaError))
             if shared or (own_fails and not isinstance(error, RunFailedError)):  # all trials would raise it
                 raise
             runs.trial.set_user_attr(REASON, in_one_line(error))

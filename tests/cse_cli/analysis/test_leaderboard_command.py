@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cse_cli.analysis import command
 from cse_cli.analysis.experiments import FinishedRuns
+from cse_cli.cli import results
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS
 from registry.errors import UnknownNameError
@@ -28,7 +28,7 @@ def run(monkeypatch):
     )
     app = typer.Typer()
     app.callback()(lambda: None)
-    app.command("leaderboard")(command.leaderboard)
+    app.command("leaderboard")(results.leaderboard)
 
     def invoke(*arguments, results=()):
         found[:] = results

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli.mirrors import command, mirror
+from cse_cli.mirrors import mirror, ui
 from cse_cli.mirrors.mirror import Follower, State
 from cse_cli.mirrors.ui import free_port
 from tests.cse_cli.mirrors.test_follow import until
@@ -98,7 +98,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
         (model,) = client().search_logged_models([run.info.experiment_id])
         assert {metric.key for metric in model.metrics} == {"eval/avg", "eval/gain"}
         assert capfd.readouterr().out == ""
-        command.ui(None, no_browser=True)
+        ui.serve(None, browser=False)
         place = f"http://127.0.0.1:{port}/#/experiments/{run.info.experiment_id}/runs?"
         assert capfd.readouterr().out.splitlines()[-1].startswith(place)
 
@@ -146,16 +146,16 @@ def test_a_port_in_use_is_refused_and_skipped() -> None:
 
 
 def test_without_the_server_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "distributions", lambda name: [])
+    monkeypatch.setattr(ui, "distributions", lambda name: [])
     with refuses("mirrors.ui_not_installed", "pip install 'cse-registry[ui]'"):
-        command.ui(None, True)
+        ui.serve(None, browser=False)
 
 
 @pytest.mark.slow
 def test_a_server_that_exits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_options", lambda port: ["--port=none"])
+    monkeypatch.setattr(ui, "_options", lambda port: ["--port=none"])
     with refuses("mirrors.no_server", "'none' is not a valid integer"):
-        command.ui(None, True)
+        ui.serve(None, browser=False)
 
 
 def test_the_server_is_local_and_hides_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_the_server_is_local_and_hides_the_password(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    monkeypatch.setattr(command, "_send", lambda *_, **__: True)
+    monkeypatch.setattr(ui, "_send", lambda *_, **__: True)
     monkeypatch.setattr(subprocess, "Popen", started)
     with pytest.raises(KeyError, match="started"):
-        command.ui(unused_port(), no_browser=True)
+        ui.serve(unused_port(), browser=False)

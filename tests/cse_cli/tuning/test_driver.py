@@ -88,7 +88,14 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [TrackingError("no store"), DiskError("no room"), MissingError("no data"), StorageInternalError()]
+    "error",
+    [
+        TrackingError("no store"),
+        DiskError("no room"),
+        OSError(28, "No space left"),
+        MissingError("no data"),
+        StorageInternalError(),
+    ],
 )
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
     with pytest.raises(type(error)):
