@@ -20,9 +20,8 @@ from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
 from tests.support.families import tiny
 
-NAN = [torch.nan] * 2
-LOWER = torch.tensor([[[3.0, 5.0], [1.0, 1.0], NAN]])
-STATES = [torch.zeros(1, 3, 2) + 1, LOWER, torch.tensor([[[1.0, 2.0], [4.0, -6.0], NAN]])]
+LOWER = torch.tensor([[[3.0, 5.0], [1.0, 1.0], [9.0, 9.0]]])
+STATES = [torch.zeros(1, 3, 2) + 1, LOWER, torch.tensor([[[1.0, 2.0], [4.0, -6.0], [100.0, 100.0]]])]
 MASK = torch.tensor([[1, 1, 0]])
 
 
