@@ -14,12 +14,11 @@ from tests.registry.losses.literal import agree, unit
 from tests.registry.losses.test_attention_information import literal
 from tests.registry.losses.test_reconstruction import as_transformers
 
-HIDE_ALL = [f"losses.side_language_model.{key}" for key in ("masking=1.0", "mask_share=1.0", "random_share=0.0")]
-
 
 @pytest.mark.slow
 def test_infocse_first_step_by_transformers(parts):
-    made = experiment(parts, "infocse_en", *HIDE_ALL, "losses.side_language_model.weight=0.5")
+    hide_all = ("masking=1.0", "mask_share=1.0", "random_share=0.0", "weight=0.5")
+    made = experiment(parts, "infocse_en", *(f"losses.side_language_model.{key}" for key in hide_all))
     step = step_of(made)
     losses = made.method(step)
     tokens = step.batch["anchor"]
@@ -52,8 +51,6 @@ def test_infocse_first_step_by_transformers(parts):
 
 
 VIEWS = ("anchor", "positive")
-ALL_MASKS = ("losses.masked_language_modeling", "views.anchor.augment", "views.positive.augment")
-"""What `--unset` removes for the paper's two losses alone."""
 
 
 @pytest.mark.slow
@@ -84,7 +81,8 @@ def test_informin_cl_first_step_by_hand(parts):
 def test_informin_cl_both_terms_of_the_paper_are_the_one_with_weight_two(parts):
     changed, dropped = parts.options(load("informin_cl_en").recipe)
     given = [*changed, "encoders.online.dropout=0.3"]
-    made = resolve(load("informin_cl_en", given, [*dropped, *ALL_MASKS]).recipe, 5)
+    dropped += ["losses.masked_language_modeling", "views.anchor.augment", "views.positive.augment"]
+    made = resolve(load("informin_cl_en", given, dropped).recipe, 5)
     made.method.double().train()
     step = step_of(made)
     losses = made.method(step)

@@ -64,9 +64,6 @@ def test_ct_first_step_by_hand(parts):
     assert made.method.objective(losses).item() == pytest.approx(sum(values) / 16, rel=1e-6)
 
 
-ALIKE = ["encoders.peer.dropout=0.0"]
-
-
 @pytest.mark.slow
 def test_pcl_both_networks_read_the_same_sentences(parts):
     batch = step_of(experiment(parts, "pcl_en")).batch
@@ -78,7 +75,7 @@ def test_pcl_both_networks_read_the_same_sentences(parts):
 
 @pytest.mark.slow
 def test_pcl_first_step_by_transformers(parts):
-    made = experiment(parts, "pcl_en", *ALIKE)
+    made = experiment(parts, "pcl_en", "encoders.peer.dropout=0.0")
     step = step_of(made)
     network = AutoModel.from_pretrained(parts.models["bert"]).double().eval()
 

@@ -47,12 +47,10 @@ def test_cot_bert_first_step_by_hand(parts):
     assert made.method.objective(made.method(step)).item() == pytest.approx(total / 4, abs=1e-9)
 
 
-QUIET = ("losses.denoising.noise=0.0", "losses.denoising.dropout=0.0")
-
-
 @pytest.mark.slow
 def test_denosent_first_step_by_hand(parts):
-    made = experiment(parts, "denosent_en", 'views.positive.template="the {text} sees {mask} ."', *QUIET)
+    quiet = ("losses.denoising.noise=0.0", "losses.denoising.dropout=0.0")
+    made = experiment(parts, "denosent_en", 'views.positive.template="the {text} sees {mask} ."', *quiet)
     step, mask = step_of(made), made.scored.vocabulary.mask
     weight, bias, _ = made.scored.heads["pooler"].dense()
     anchor, positive = (

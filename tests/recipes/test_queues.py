@@ -129,13 +129,10 @@ def test_is_cse_first_steps_by_hand(parts):
         earlier += [unit(row) for row in plain.tolist()]
 
 
-WITHOUT_DROPOUT = "encoders.online.heads.pseudo_tokens.dropout=0.0"
-
-
 @pytest.mark.slow
 def test_pt_bert_two_steps_by_hand(parts):
     """Without dropout the attention is one linear map, twice (PT1, PT7). The copy that has not moved makes the same."""
-    made = experiment(parts, "pt_bert_en", WITHOUT_DROPOUT)
+    made = experiment(parts, "pt_bert_en", "encoders.online.heads.pseudo_tokens.dropout=0.0")
     heads, held = made.scored.heads, None
     for index in range(2):
         step = step_of(made, index)

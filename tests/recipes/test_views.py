@@ -51,9 +51,6 @@ def test_arccse_first_step_by_hand(parts):
     assert losses["ordering"].item() == pytest.approx(sum(max(0.0, gap) for gap in gaps) / len(a), abs=1e-6)
 
 
-NEAREST = ["views.hard.augment.0.neighbors=1", "views.hard.augment.0.limit=30"]
-
-
 def test_cards_small_recipe_searches_its_own_text():
     recipe = load("mini/cards_en").recipe
     assert recipe.data.dataset == (recipe.views["hard"].augment[0].params["dataset"],)
@@ -62,7 +59,7 @@ def test_cards_small_recipe_searches_its_own_text():
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "model"), [("cards_en_roberta", "roberta"), ("mini/cards_en", "bert")])
 def test_cards_first_step_by_transformers(parts, name, model):
-    made = experiment(parts, name, *NEAREST)
+    made = experiment(parts, name, "views.hard.augment.0.neighbors=1", "views.hard.augment.0.limit=30")
     step = step_of(made)
     network = AutoModel.from_pretrained(parts.models[model]).double().eval()
     weight, bias, _ = made.scored.heads["mlp"].dense()
@@ -231,12 +228,6 @@ def test_whitenedcse_first_step_by_numpy(parts):
     assert made.method.objective(losses).item() == pytest.approx(sum(expected.values()), abs=1e-6)
 
 
-EVERY_OF_CONSERT = [
-    '{name="token_cutoff",rate=0.3,at_least=1}', '{name="feature_cutoff",rate=0.2}',
-    '{name="embedding_dropout",rate=0.3}', '{name="token_shuffle"}', '{name="repeat_words",rate=1.0}',
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ["consert_en", "consert_en_large"])
 def test_consert_warm_up_is_a_tenth_of_all_steps(name):
     train = load(name).recipe.train
@@ -277,7 +268,11 @@ def test_consert_large_recipe_leaves_one_view_alone_and_drops_out(parts):
 @pytest.mark.slow
 def test_consert_none_of_it_is_active_at_evaluation(parts):
     """Whatever the views do, scored vectors are those of the sentence itself, the same every time."""
-    made = experiment(parts, "consert_en", f"views.anchor.augment=[{','.join(EVERY_OF_CONSERT)}]", dropout=None)
+    every = [
+        '{name="token_cutoff",rate=0.3,at_least=1}', '{name="feature_cutoff",rate=0.2}',
+        '{name="embedding_dropout",rate=0.3}', '{name="token_shuffle"}', '{name="repeat_words",rate=1.0}',
+    ]  # fmt: skip
+    made = experiment(parts, "consert_en", f"views.anchor.augment=[{','.join(every)}]", dropout=None)
     made.method.float()
     encode = SentenceEncoder(made.scored, choose("cpu"), 4, 64, made.plans)
     texts = sentences(6)
