@@ -1,8 +1,8 @@
 """A recipe's first step in double precision, and what transformers alone makes of the same sentences."""
 
-from __future__ import annotations
-
 import math
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +18,14 @@ from registry.types import Negatives
 from tests.registry.losses.literal import cells, cross_entropy
 from tests.registry.losses.test_nt_xent import literal as both_directions
 from tests.support.shrunken import Small
+
+
+@cache
+def bert(folder: Path) -> Any:
+    """Return transformers' own model in double precision, in evaluation mode."""
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(folder).double().eval()
 
 
 def experiment(parts: Small, name: str, *more: str, dropout: float | None = 0.0) -> Experiment:
@@ -38,9 +46,7 @@ def step_of(made: Experiment, index: int = 0, rows: int = 4) -> StepState:
 @torch.no_grad()
 def layers_of(parts: Small, tokens: Tokens) -> tuple[Tensor, Tensor]:
     """Return (n, D) [CLS] of the last layer, and (n, K, D) means over real tokens, sentence by sentence."""
-    from transformers import AutoModel
-
-    network = AutoModel.from_pretrained(parts.models["bert"]).double().eval()
+    network = bert(parts.models["bert"])
     states = network(tokens.ids, tokens.mask, output_hidden_states=True).hidden_states
     lengths = tokens.mask.sum(1).tolist()
     means = [torch.stack([layer[i, :n].mean(0) for layer in states]) for i, n in enumerate(lengths)]
@@ -55,9 +61,7 @@ def states_in_templates(parts: Small, tokens: Tokens, mask: int, denoise: str = 
         denoise: What the template's own pass reads: its tokens at their "positions", or "padding" in the sentence's
             place too; nothing is subtracted where it is empty.
     """
-    from transformers import AutoModel
-
-    network = AutoModel.from_pretrained(parts.models["bert"]).double().eval()
+    network = bert(parts.models["bert"])
 
     def at_mask(ids: list[int], places: list[int]) -> Tensor:
         states = network(torch.tensor([ids]), position_ids=torch.tensor([places])).last_hidden_state[0]

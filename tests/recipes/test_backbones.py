@@ -1,7 +1,5 @@
 """SimCSE on encoders and decoders of later years: their own dropout is 0, so the recipes set one."""
 
-from __future__ import annotations
-
 import pytest
 
 from cse_cli.recipe.load import load

@@ -1,7 +1,5 @@
 """IFCL's Chinese side: every recipe scores both tasks of Table 3, and each of its rows has a recipe."""
 
-from __future__ import annotations
-
 import pytest
 
 from cse_cli.recipe.files import all_recipes

@@ -1,7 +1,5 @@
 """Prompts for decoders as their recipes put them together, against the authors' code written out."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer

@@ -1,7 +1,5 @@
 """LLM2Vec's two steps and prompts for decoders, through the command line on a tiny random model."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -24,6 +22,12 @@ from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
+@pytest.fixture
+def decoder(tmp_path):
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    return with_prediction_head(tiny_llama(tmp_path))
+
+
 def run(recipe, parts, *more, capsys):
     """Run a recipe on a CPU."""
     changed, dropped = parts.options(load(recipe).recipe)
@@ -38,9 +42,7 @@ def model_of(home: Path) -> Path:
     return max(home.glob("runs/*/model"), key=lambda folder: folder.stat().st_mtime_ns)
 
 
-def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, capsys):
-    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    decoder = with_prediction_head(tiny_llama(tmp_path))
+def test_llm2vecs_two_steps_through_the_command_line(parts, home, decoder, capsys):
     first = f"encoders.online.model={decoder}"
     run("llm2vec_mntp_en", parts, first, "train.steps=6", "train.learning_rate=1e-2", capsys=capsys)
     adapted = model_of(home)
@@ -64,9 +66,10 @@ def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, caps
     assert scored["pooling"] == "text"
 
 
-def first_step(name, parts, *more):
+def first_step(name, parts, decoder, *more):
     """Return the first step of a recipe without dropout, in double precision, and its loss."""
-    made = experiment(parts, name, "encoders.online.lora_dropout=0.0", *more, dropout=None)
+    own = (f"encoders.online.model={decoder}", "encoders.online.lora_dropout=0.0")
+    made = experiment(parts, name, *own, *more, dropout=None)
     step = step_of(made)
     return step, made.method.objective(made.method(step)).item()
 
@@ -77,14 +80,13 @@ def padding_alone(mask):
     return torch.zeros(hidden.shape, dtype=torch.float64).masked_fill(hidden, torch.finfo(torch.float64).min)
 
 
-def test_the_first_step_of_masked_next_token_prediction(parts):
+def test_the_first_step_of_masked_next_token_prediction(parts, decoder):
     """transformers' own next-token loss, where it is asked for at the hidden places alone."""
-    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
     torch.manual_seed(1)
-    step, loss = first_step("llm2vec_mntp_en", parts, "views.masked.augment.0.rate=0.5")
+    step, loss = first_step("llm2vec_mntp_en", parts, decoder, "views.masked.augment.0.rate=0.5")
     tokens = step.views["masked"].tokens
     assert (tokens.targets >= 0).sum() > 4
-    model = AutoModelForCausalLM.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    model = AutoModelForCausalLM.from_pretrained(decoder, attn_implementation="eager").double().eval()
     mask = padding_alone(tokens.mask)
     with torch.no_grad():
         scores = model(input_ids=tokens.ids, attention_mask=mask).logits.log_softmax(-1)
@@ -97,12 +99,11 @@ def test_the_first_step_of_masked_next_token_prediction(parts):
     assert loss == pytest.approx(sum(values) / len(values), rel=1e-6)
 
 
-def test_the_first_step_of_simcse(parts):
+def test_the_first_step_of_simcse(parts, decoder):
     """Means of the states of all tokens, all of which see each other, and cosines over 0.05, one by one."""
-    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    step, loss = first_step("llm2vec_simcse_en", parts, "encoders.online.dropout=0.0")
+    step, loss = first_step("llm2vec_simcse_en", parts, decoder, "encoders.online.dropout=0.0")
     tokens = step.batch["anchor"]
-    model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    model = AutoModel.from_pretrained(decoder, attn_implementation="eager").double().eval()
     with torch.no_grad():
         states = model(tokens.ids, attention_mask=padding_alone(tokens.mask)).last_hidden_state
     vectors = [row[real == 1].mean(0) for row, real in zip(states, tokens.mask, strict=True)]
@@ -113,12 +114,11 @@ def test_the_first_step_of_simcse(parts):
     assert loss == pytest.approx(total / len(vectors), abs=1e-6)
 
 
-def test_the_evaluation_leaves_out_the_first_token(parts):
+def test_the_evaluation_leaves_out_the_first_token(parts, decoder):
     """LLM2Vec's `encode` averages the tokens that the sentence alone has, without <s>."""
-    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    scored = experiment(parts, "llm2vec_simcse_en", dropout=None).scored
-    tokenizer = AutoTokenizer.from_pretrained(parts.decoder)
-    model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    scored = experiment(parts, "llm2vec_simcse_en", f"encoders.online.model={decoder}", dropout=None).scored
+    tokenizer = AutoTokenizer.from_pretrained(decoder)
+    model = AutoModel.from_pretrained(decoder, attn_implementation="eager").double().eval()
     texts = sentences(5)
     found = scored.encode_for_eval(scored.vocabulary.pad(scored.vocabulary.ids(texts, 32)))
     for text, vector in zip(texts, found, strict=True):

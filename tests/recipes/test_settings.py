@@ -1,7 +1,5 @@
 """Recipes have the settings of the authors' papers, scripts and code, copied by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """The small recipes run from the package: without network, data and models of anybody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

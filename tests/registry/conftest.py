@@ -1,7 +1,5 @@
 """A catalog of a test's own, and a network that it fills."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

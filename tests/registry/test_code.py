@@ -1,7 +1,5 @@
 """Version of the code of a component: a number in this package, the files that count in a plug-in."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import textwrap

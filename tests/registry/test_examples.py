@@ -3,8 +3,6 @@
 An example is a TOML fragment, a doctest, or both in this order. Every loss has a doctest.
 """
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Data sets of the hub by name: which files belong to a split, and their rows, from a cache that is made here."""
 
-from __future__ import annotations
-
 import json
 
 import datasets

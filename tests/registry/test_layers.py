@@ -3,8 +3,6 @@
 The comparisons with code in `registry/papers/audits/` read these lines.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

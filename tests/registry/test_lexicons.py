@@ -1,7 +1,5 @@
 """Antonyms and verbs: read from WordNet's own files, and the tables that are shipped."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

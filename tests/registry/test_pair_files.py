@@ -1,7 +1,5 @@
 """Pairs from a file of the user's own: what is read, and how what is wrong is told."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

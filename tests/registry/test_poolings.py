@@ -48,6 +48,9 @@ def test_padding_on_the_left_and_rows_without_tokens():
     assert [pool_tokens(name, states, mask)[0].tolist() for name in ("cls", "last")] == [[4.0, -6.0], [1.0, 2.0]]
     assert {name for name in BUILT_IN if needs_all_states(name)} == {"last2", "first_last"}
     assert masked_mean(torch.ones(1, 2, 3), torch.zeros(1, 2)).tolist() == [[0.0, 0.0, 0.0]]
+    dirty = [STATES[2].masked_fill(MASK.unsqueeze(-1) == 0, torch.nan)]
+    for name in ("last", "mean", "weighted_mean", "cls"):
+        assert torch.equal(pool_tokens(name, dirty, MASK), pool_tokens(name, STATES, MASK))
 
 
 def test_a_file_brings_a_pooling(tmp_path, monkeypatch):

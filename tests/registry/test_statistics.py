@@ -1,7 +1,5 @@
 """ρ of pairs and of resampled pairs: the same as ranking every resample anew; known coverage; any order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A stranger's model directory is opened or refused in one message: nothing in it is run, nothing outside it read."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """The texts in the package: their contents and package_texts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """What pydantic finds is told in plain words, never in its own."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import pytest

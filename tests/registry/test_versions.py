@@ -5,8 +5,6 @@ where there is one. If they change on purpose, raise `version` of the class and 
 `python -m pytest tests/registry/test_versions.py --write-versions`.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

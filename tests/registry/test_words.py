@@ -1,7 +1,5 @@
 """Words of a sentence, and the word overlap of two."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

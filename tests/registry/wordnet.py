@@ -1,7 +1,5 @@
 """A WordNet of a few words in the format of its data files (wndb(5WN)): for tests of whoever reads one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 Word = str

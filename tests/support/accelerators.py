@@ -1,7 +1,5 @@
 """Accelerators that this machine does not have, for code that only asks for them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

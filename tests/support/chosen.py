@@ -1,7 +1,5 @@
 """Which of many recipes are run: one of each set of components, for others differ by numbers and checkpoints alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line run inside the test's own process."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 

@@ -1,7 +1,5 @@
 """SQLite databases for tests: MLflow's tables are made once a session, and no disk is waited for."""
 
-from __future__ import annotations
-
 import sqlite3
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Assert an error by its code and the values it names, not by its sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

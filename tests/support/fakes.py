@@ -1,7 +1,5 @@
 """Small real parts for tests of the step and the loop: no files, no transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

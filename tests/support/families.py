@@ -1,7 +1,5 @@
 """A random small model of every family that the encoder `transformer` supports, with a tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ It has a session, a process id, output and an exit code of its own, and is used 
 What it starts itself are real programs, and so is every program of a test that is about starting.
 """
 
-from __future__ import annotations
-
 import atexit
 import multiprocessing
 import os

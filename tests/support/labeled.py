@@ -1,7 +1,5 @@
 """A few labeled sentences in place of every labeled data set."""
 
-from __future__ import annotations
-
 import pytest
 
 from registry.resources import catalog

@@ -1,7 +1,5 @@
 """What the server that forks processes for tests has imported: they then start in milliseconds, not in ten seconds."""
 
-from __future__ import annotations
-
 import matplotlib.figure  # noqa: F401
 import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
 import scipy.stats  # noqa: F401

@@ -1,7 +1,5 @@
 """Several processes that run one thing together, as a launcher would start them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping

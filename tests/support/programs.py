@@ -1,7 +1,5 @@
 """`cse run` in processes of its own, several for one run: started, looked into, ended, and none left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Runs that were recorded without training, for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cse_cli.core.identity import Identity

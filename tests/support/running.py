@@ -1,7 +1,5 @@
 """One run in this process, from its claim to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random two-layer translation models of every family, with tokenizers, written to a directory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

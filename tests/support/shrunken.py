@@ -1,7 +1,5 @@
 """Any recipe made small enough to run in a second: tiny random models, a few sentences, three steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command on a pseudo-terminal, and the screen that a person sees at its end."""
 
-from __future__ import annotations
-
 import fcntl
 import multiprocessing
 import os

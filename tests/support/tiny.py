@@ -1,8 +1,8 @@
 """Random two-layer models of width 16, written to a directory with a WordPiece tokenizer: for everyone's tests."""
 
-from __future__ import annotations
-
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -12,6 +12,8 @@ WORDS = """
     not two three ein eine der die katze hund mann frau rot haus baum laeuft isst sieht ##s ##e ##n ##er . ,
 """.split()  # noqa: SIM905
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_MADE: dict[Any, dict[str, bytes]] = {}
+"""What a model is made from → its files. Each model is made once in a process."""
 
 
 def sentences(count: int = 8, seed: int = 0) -> list[str]:
@@ -60,20 +62,23 @@ def with_prediction_head(model: Path, *, seed: int = 0) -> Path:
     """Give a BERT, RoBERTa or Llama written here the random language-model head that published ones have."""
     from transformers import AutoModel, BertForPreTraining, LlamaForCausalLM, RobertaForMaskedLM
 
-    encoder = AutoModel.from_pretrained(model)
-    kinds = {"bert": BertForPreTraining, "roberta": RobertaForMaskedLM, "llama": LlamaForCausalLM}
-    cls = kinds[encoder.config.model_type]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        whole = cls(encoder.config)
-        for parameter in whole.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    # The encoder keeps its weights, the pooler with them; the output embedding is its input embedding.
-    whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
-    whole.tie_weights()
-    kept = {f"{cls.base_model_prefix}.{key}": value for key, value in encoder.state_dict().items()}
-    whole.save_pretrained(model, state_dict={**whole.state_dict(), **kept})
-    return model
+    given = frozenset(_content(model).items()), seed
+    if given not in _MADE:
+        encoder = AutoModel.from_pretrained(model)
+        kinds = {"bert": BertForPreTraining, "roberta": RobertaForMaskedLM, "llama": LlamaForCausalLM}
+        cls = kinds[encoder.config.model_type]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            whole = cls(encoder.config)
+            for parameter in whole.parameters():
+                torch.nn.init.normal_(parameter, std=0.3)
+        # The encoder keeps its weights, the pooler with them; the output embedding is its input embedding.
+        whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
+        whole.tie_weights()
+        kept = {f"{cls.base_model_prefix}.{key}": value for key, value in encoder.state_dict().items()}
+        whole.save_pretrained(model, state_dict={**whole.state_dict(), **kept})
+        _MADE[given] = _content(model)
+    return _put(model, _MADE[given])
 
 
 def tiny_albert(folder: Path, *, name: str = "albert", width: int = 16, embedding: int = 8, seed: int = 0) -> Path:
@@ -126,14 +131,30 @@ def tiny_modernbert(folder: Path, *, name: str = "modernbert", width: int = 16, 
 
 
 def _write(cls: Any, settings: Any, folder: Path, seed: int, tokenizer: Any = None) -> Path:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = cls(settings)
-        # Standard deviation 0.02 would leave every sentence alike; here differences show.
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(folder)
-    (tokenizer or _bert_tokenizer()).save_pretrained(folder)
+    tokenizer = tokenizer or _bert_tokenizer()
+    key = cls, settings.to_json_string(), seed, id(tokenizer)
+    if key not in _MADE:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = cls(settings)
+            # Standard deviation 0.02 would leave every sentence alike; here differences show.
+            for parameter in model.parameters():
+                torch.nn.init.normal_(parameter, std=0.3)
+        with TemporaryDirectory() as made:
+            model.save_pretrained(made)
+            tokenizer.save_pretrained(made)
+            _MADE[key] = _content(Path(made))
+    return _put(folder, _MADE[key])
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _put(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
     return folder
 
 
@@ -147,6 +168,7 @@ def _backend(specials: list[str], unknown: str) -> Any:
     return backend
 
 
+@cache
 def _bert_tokenizer() -> Any:
     from tokenizers import processors
     from transformers import PreTrainedTokenizerFast
@@ -164,6 +186,7 @@ def _bert_tokenizer() -> Any:
     )
 
 
+@cache
 def _roberta_tokenizer() -> Any:
     from tokenizers import processors
     from transformers import PreTrainedTokenizerFast
@@ -181,6 +204,7 @@ def _roberta_tokenizer() -> Any:
     )
 
 
+@cache
 def _decoder_tokenizer(first: str | None) -> Any:
     from tokenizers import processors
     from transformers import PreTrainedTokenizerFast

@@ -1,7 +1,5 @@
 """Trackers for tests: one in memory that fails at will, and what MLflow has of a run."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar

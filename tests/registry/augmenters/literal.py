@@ -1,7 +1,5 @@
 """Slow, literal versions of what random augmenters draw, and batches to try them on."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -11,6 +11,8 @@ from registry.types import Step
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta
 
+pytestmark = pytest.mark.slow
+
 SOURCE = ["the cat runs", "a small dog sleeps under the green tree", "not two"]
 FOREIGN = ["die katze laeuft ein baum rot", "ein hund", "nicht"]
 STEP: Step = None  # type: ignore[assignment]  # this augmenter does not read it
@@ -62,7 +64,6 @@ def own_layer(folder, ids, pad, length):
         return model.embeddings(input_ids=ids, position_ids=positions)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "foreign", "mask", "pad_fill"),
     [
@@ -83,7 +84,6 @@ def test_equals_the_slow_version(tmp_path, source, foreign, mask, pad_fill):
     assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
 
 
-@pytest.mark.slow
 def test_worked_by_hand(tmp_path):
     """Rate 0.9 on the first place, where both have [CLS]: 0.9·y + 0.1·y′."""
     encoder, augmenter, embedded = bound(tmp_path)
@@ -92,7 +92,6 @@ def test_worked_by_hand(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path, site="word", rate=0.6)
     foreign = AutoModel.from_pretrained(augmenter.model).embeddings.word_embeddings
@@ -101,7 +100,6 @@ def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_gradient_reaches_the_source_layer_only_and_the_foreign_one_has_no_dropout(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path)
     fuse(augmenter, embedded).vectors.pow(2).sum().backward()
@@ -112,7 +110,6 @@ def test_gradient_reaches_the_source_layer_only_and_the_foreign_one_has_no_dropo
     assert torch.equal(fuse(augmenter, embedded).vectors, fuse(augmenter, embedded).vectors)
 
 
-@pytest.mark.slow
 def test_alberts_projection_is_applied_if_widths_differ_only(tmp_path):
     _, augmenter, embedded = bound(tmp_path, foreign=tiny_albert, rate=0.5)
     model = AutoModel.from_pretrained(augmenter.model).eval()
@@ -127,7 +124,6 @@ def test_alberts_projection_is_applied_if_widths_differ_only(tmp_path):
     assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_is_refused(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path / "s")))
     augmenter = FuseEmbeddings(str(tiny_bert(tmp_path / "f", width=32)))
@@ -142,7 +138,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         fuse(fresh, embedded)
 
 
-@pytest.mark.slow
 def test_a_translation_can_exceed_the_foreign_models_length(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path, mask="union")
     long = augmenter.vocabulary.pad(augmenter.vocabulary.ids([" ".join(["katze"] * 200)] * 3, 150))
@@ -151,7 +146,6 @@ def test_a_translation_can_exceed_the_foreign_models_length(tmp_path):
     assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
 
 
-@pytest.mark.slow
 def test_the_shipped_german_layer_fits_the_shipped_encoder():
     encoder, augmenter = TransformerEncoder("mini_en"), FuseEmbeddings("mini_de")
     augmenter.bind(encoder)

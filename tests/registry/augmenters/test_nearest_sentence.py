@@ -1,5 +1,6 @@
 import math
 from collections import Counter
+from functools import cache
 from random import Random
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
 CORPUS = sentences(12, seed=5)
+opened = cache(lambda model: AutoModel.from_pretrained(model).eval())
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def bound(monkeypatch, encoder, corpus=(*CORPUS, *CORPUS[:3]), **params):
 
 def expected(encoder, text, count, skip=0, pooling="mean"):
     """Return the nearest other sentences, one cosine at a time, each sentence encoded by itself."""
-    network = AutoModel.from_pretrained(encoder.model).eval()
+    network = opened(encoder.model)
 
     def vector(sentence):
         (ids,) = encoder.vocabulary.ids([sentence], 32)
@@ -63,8 +65,7 @@ def test_the_nearest_by_hand(monkeypatch, encoder, text, at_once):
 @pytest.mark.slow
 def test_neighbors_are_drawn_evenly(monkeypatch, encoder):
     augmenter = bound(monkeypatch, encoder, neighbors=3, skip=1)
-    rng = Random(0)
-    drawn = Counter(augmenter.on_text([Sample(CORPUS[2])], rng)[0].text for _ in range(300))
+    drawn = Counter(made.text for made in augmenter.on_text([Sample(CORPUS[2])] * 300, Random(0)))
     assert set(drawn) == set(expected(encoder, CORPUS[2], 3, skip=1))
     assert all(math.isclose(count, 100, abs_tol=35) for count in drawn.values())
 

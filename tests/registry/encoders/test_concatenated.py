@@ -12,6 +12,8 @@ from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, tiny_roberta
 
+pytestmark = pytest.mark.slow
+
 
 def embed(encoder, texts, max_length=16):
     return encoding(encoder, max_length)(texts)
@@ -27,7 +29,6 @@ def online(model):
     return TransformerEncoder(model, pooling="mean", dropout=0.0)
 
 
-@pytest.mark.slow
 def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online, tmp_path):
     other = TransformerEncoder(model, pooling="first_last", dropout=0.0)
     vectors = embed(ConcatenatedEncoder(online, other, share=0.3), sentences(6))
@@ -42,7 +43,6 @@ def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online,
     assert (limit, opened.fits, opened.share) == (24, "never", 0.7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("static_first", [True, False])
 def test_an_encoder_without_special_tokens_ignores_them(model, online, static_first):
     words = Static(model, sif=1e-3)
@@ -54,7 +54,6 @@ def test_an_encoder_without_special_tokens_ignores_them(model, online, static_fi
     torch.testing.assert_close(theirs, 0.5**0.5 * F.normalize(embed(online, texts)))
 
 
-@pytest.mark.slow
 def test_each_part_is_fitted_to_its_own_embeddings(model, online):
     def adjusted(of):
         return ComponentRemoval(of=of, fit_on="target")
@@ -71,7 +70,6 @@ def test_each_part_is_fitted_to_its_own_embeddings(model, online):
     assert (both.fits, both.dim) == ("each", online.dim + words.dim)
 
 
-@pytest.mark.slow
 def test_training_reaches_both_and_different_kinds_are_refused(model, online, tmp_path):
     words = Static(model)
     both = ConcatenatedEncoder(online, words)

@@ -2,8 +2,6 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import AutoModel
 
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
@@ -51,21 +49,6 @@ def test_what_the_prepended_state_needs_is_saved(tmp_path):
     given = {"pooling": "mean", "prepend": [1, 2], "placeholder": "_"}
     encoder = TransformerEncoder(str(tiny_llama(tmp_path)), **given)
     reopened(encoder, tmp_path / "out" / "model", ["_ a cat sees a dog", "a _ man"])
-
-
-def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
-    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "mean", lora_rank=2, lora_alpha=4)
-    with torch.no_grad():
-        for name, weight in encoder.named_parameters():
-            if "lora_B" in name:
-                weight.normal_()
-    before = vectors(encoder)
-    folder = tmp_path / "out" / "model"
-    encoder.export(folder, 12)
-    assert torch.equal(vectors(encoder), before)  # the encoder itself goes on being trained
-    assert set(load_file(folder / "model.safetensors")) == set(AutoModel.from_pretrained(folder).state_dict())
-    torch.testing.assert_close(vectors(open_encoder(str(folder))[0]), before, rtol=0, atol=1e-5)
 
 
 def test_a_saved_bidirectional_decoder_stays_bidirectional_with_another_pooling(tmp_path):

@@ -13,6 +13,8 @@ from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.tiny import tiny_bert
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -38,7 +40,6 @@ def of_transformers(model, tokens, layer, pooling):
     return torch.stack([s[0] if pooling == "cls" else s[:n].mean(0) for s, n in zip(states, lengths, strict=True)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("pooling", "layers"), [("mean", None), ("cls", [3]), ("mean", [2, 0])])
 def test_layers_are_those_of_transformers(model, pooling, layers):
     frozen = FrozenCopy(online_of(model), layers, pooling).train()
@@ -52,7 +53,6 @@ def test_layers_are_those_of_transformers(model, pooling, layers):
     assert torch.allclose(frozen.encode_for_eval(tokens), made.sentence, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_it_stays_as_it_was_and_lets_no_gradient_through(model):
     online = online_of(model)
     frozen = FrozenCopy(online)
@@ -68,7 +68,6 @@ def test_it_stays_as_it_was_and_lets_no_gradient_through(model):
     assert not any(name.startswith("target.heads") for name, _ in frozen.named_parameters())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("dropout", "drops"), [(False, False), (True, True)])
 def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     frozen = FrozenCopy(online_of(model), dropout=dropout).train()
@@ -79,7 +78,6 @@ def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     assert torch.equal(encode(frozen, tokens).layers, encode(frozen, tokens).layers)
 
 
-@pytest.mark.slow
 def test_it_is_saved_in_the_form_of_its_encoder_and_not_in_checkpoints(model, tmp_path):
     online = online_of(model)
     entry = LOSSES["self_guided"]
@@ -96,7 +94,6 @@ def test_it_is_saved_in_the_form_of_its_encoder_and_not_in_checkpoints(model, tm
     assert torch.equal(again.encode_for_eval(tokens), frozen.encode_for_eval(tokens))
 
 
-@pytest.mark.slow
 def test_layers_that_are_not_there_are_refused(model):
     for layers in ([4], [-1], []):
         with refuses("encoders.unknown_layer", f"layers = {layers}", "0 to 3"):

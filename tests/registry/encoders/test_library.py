@@ -188,11 +188,11 @@ def test_settings_that_we_do_not_read_are_left_to_the_library(tmp_path, file, se
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
-def test_the_length_is_read_under_each_name_of_its_file(tmp_path, name):
+def test_the_length_is_read_under_each_name_of_its_file(tmp_path):
     folder = sentence_transformers_directory(tmp_path, MEAN)
-    transformer = folder / "0_Transformer"
-    (transformer / "sentence_bert_config.json").rename(transformer / f"sentence_{name}_config.json")
-    encoder, length = open_encoder(str(folder))
-    assert (type(encoder).__name__, length) == ("TransformerEncoder", 20)
-    assert opened_by_library(folder).max_seq_length == 20
+    file = folder / "0_Transformer" / "sentence_bert_config.json"
+    for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        file = file.rename(file.with_name(f"sentence_{name}_config.json"))
+        encoder, length = open_encoder(str(folder))
+        assert (type(encoder).__name__, length) == ("TransformerEncoder", 20)
+        assert opened_by_library(folder).max_seq_length == 20

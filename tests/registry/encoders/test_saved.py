@@ -138,12 +138,6 @@ def test_a_plain_model_is_pooled_as_asked_and_no_pooling_replaces_an_unknown_one
     assert open_encoder(folder, "first_last")[0].eval_pooling == "first_last"
     with refuses("encoders.unknown_pooling", "'maen'", "Did you mean 'mean'"):
         open_encoder(folder, "maen")
-    root = sentence_transformers_directory(tmp_path, {"pooling_mode_max_tokens": True})
-    with refuses("encoders.unsupported_pooling", "'max'"):
-        open_encoder(str(root), "mean")
-    root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
-    with refuses("encoders.unsupported_module", "sentence_transformers.models.LSTM"):
-        open_encoder(str(root), "mean")
 
 
 def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "Pooling", "Normalize")):

@@ -12,6 +12,8 @@ from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["a man sings", "the dog runs.", "the zebra sleeps", "!", "a a a a a a a a cat"]
 
 
@@ -20,7 +22,6 @@ def model(tmp_path_factory):
     return str(tiny_bert(tmp_path_factory.mktemp("models")))
 
 
-@pytest.mark.slow
 def test_the_table_written_out_with_transformers(model):
     tokenizer, network = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
     kept = [
@@ -49,7 +50,6 @@ def test_the_table_written_out_with_transformers(model):
     )
 
 
-@pytest.mark.slow
 def test_weights_by_hand_and_without_them_the_embedding_of_the_token(model):
     # 1/2, 1/3 and 1/6 of 1: the ranks 1, 1.5 and 3. Half of the weight where a = p.
     assert zipf(2, first=2).tolist() == pytest.approx([0.6, 0.4])
@@ -62,7 +62,6 @@ def test_weights_by_hand_and_without_them_the_embedding_of_the_token(model):
     assert made.table[made.vocabulary.id_of("[UNK]")].abs().sum() == 0
 
 
-@pytest.mark.slow
 def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refused(model, tmp_path):
     made = Static(model, dim=4)
     tokens = made.vocabulary.tokens([Sample("the cat"), Sample("cat")], 8)
@@ -85,7 +84,6 @@ def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refuse
     assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 
 
-@pytest.mark.slow
 def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(model, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     made = Static(model, dim=5, sif=1e-2)
@@ -103,7 +101,6 @@ def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(m
     assert torch.equal(encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
 
 
-@pytest.mark.slow
 def test_equals_the_package_model2vec(model, tmp_path):
     distill = pytest.importorskip("model2vec.distill", reason="model2vec (extra 'parity') is not installed").distill
     # 1e-4, because the package computes its directions in single precision.

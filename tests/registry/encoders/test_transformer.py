@@ -42,20 +42,6 @@ def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pooling", "first"), [("cls", 0), ("mean", 0), ("last2", 0), ("first_last", 0), ("first_last", 1)]
-)
-@pytest.mark.parametrize("make", MAKERS)
-def test_every_pooling_equals_its_literal_form(tmp_path, make, pooling, first):
-    folder = make(tmp_path)
-    encoder = TransformerEncoder(str(folder), pooling=pooling, first_layer_index=first)
-    tokens = tokens_of(encoder)
-    expected = slow_pool(pooling, whole_forward(folder, tokens), tokens.mask, first)
-    assert torch.allclose(encoder.encode_for_eval(tokens), expected, atol=1e-6)
-    assert torch.allclose(encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, atol=1e-6)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("hidden_read", [True, False])
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_read):
@@ -125,17 +111,13 @@ def test_dropout_scope(tmp_path, scope, embedding, hidden, attention):
 
 
 @pytest.mark.slow
-def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
+def test_evaluation_ignores_dropout_and_head(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", dropout=0.5)
     encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
-    vectors = encoder.encode_for_eval(tokens)
-    assert encoder.training
-    assert encoder.backbone.training
-    assert not vectors.requires_grad
-    assert torch.equal(vectors, encoder.encode_for_eval(tokens))
     plain = TransformerEncoder(str(tmp_path / "tiny"), pooling="mean").eval()
-    assert torch.equal(vectors, plain.encode_for_eval(tokens))
+    assert torch.equal(encoder.encode_for_eval(tokens), plain.encode_for_eval(tokens))
+    assert encoder.backbone.training
     assert not plain.training
 
 

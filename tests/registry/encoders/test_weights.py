@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from tests.registry.encoders.test_every_family import contrast
 from tests.registry.encoders.vectors import tokens_of
@@ -50,7 +51,7 @@ def test_low_rank_matrices_are_single_precision_and_all_that_is_trained(llama, d
 
 
 @pytest.mark.slow
-def test_the_adapter_of_an_export_fits_the_original_model_and_bf16_stays(llama, tmp_path):
+def test_an_export_has_the_merged_weights_and_an_adapter_of_the_original_model_and_bf16_stays(llama, tmp_path):
     peft = pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
     encoder = TransformerEncoder(llama, "mean", lora_rank=2, lora_alpha=4)
     with torch.no_grad():
@@ -62,7 +63,11 @@ def test_the_adapter_of_an_export_fits_the_original_model_and_bf16_stays(llama, 
     adapted = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(llama), tmp_path / "out" / "adapter")
     states = adapted(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     expected = (states * tokens.mask[..., None]).sum(1) / tokens.mask.sum(1, keepdim=True)
-    torch.testing.assert_close(encoder.encode_for_eval(tokens), expected, rtol=0, atol=1e-5)
+    opened = open_encoder(str(tmp_path / "out"))[0]
+    for one in (encoder, opened):  # the encoder itself goes on being trained
+        torch.testing.assert_close(one.encode_for_eval(tokens), expected, rtol=0, atol=1e-5)
+    merged = load_file(tmp_path / "out" / "model.safetensors")
+    assert set(merged) == set(AutoModel.from_pretrained(tmp_path / "out").state_dict())
     TransformerEncoder(llama, "mean", dtype="bf16").export(tmp_path / "out", 24)
     assert {weight.dtype for weight in load_file(tmp_path / "out" / "model.safetensors").values()} == {torch.bfloat16}
 

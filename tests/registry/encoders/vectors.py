@@ -1,7 +1,5 @@
 """An encoder whose vectors are given, an `Encode` that runs any encoder, and an encoder that is saved and opened."""
 
-from __future__ import annotations
-
 import torch
 
 from registry.encoders.saved import open_encoder
@@ -13,6 +11,11 @@ from tests.support.tiny import sentences
 
 def tokens_of(encoder, texts=None, length=32):
     return encoder.vocabulary.pad(encoder.vocabulary.ids(texts or sentences(), length))
+
+
+def encoded(encoder, count=3, seed=0):
+    tokens = tokens_of(encoder, sentences(count, seed))
+    return encoder.encode(tokens, encoder.embed(tokens))
 
 
 def reopened(encoder, folder, texts=None, length=12, only_here=True):

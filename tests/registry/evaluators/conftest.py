@@ -4,10 +4,11 @@ from functools import partial
 
 import pytest
 
-from tests.registry.evaluators.points import serve
+from tests.registry.evaluators.points import PAIRS, serve
 
 
 @pytest.fixture
 def pairs(monkeypatch):
-    """Return a function that serves pairs instead of every data set."""
+    """Serve `PAIRS` in place of every data set's, and return a function that serves others."""
+    serve(monkeypatch, PAIRS)
     return partial(serve, monkeypatch)

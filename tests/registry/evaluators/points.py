@@ -1,7 +1,5 @@
 """Sentences that are points, and pairs of them served in place of a data set: for evaluators of the space."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -39,8 +37,11 @@ by_angle = on_circle(**ANGLES)
 
 
 def serve(monkeypatch, rows):
-    monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: rows)
+    """Serve pairs in place of every data set's; return a list of what is asked for."""
+    asked = []
+    monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows)
     monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    return asked
 
 
 def scattered(count, width, seed=0):

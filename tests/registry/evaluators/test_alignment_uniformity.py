@@ -51,7 +51,6 @@ def test_value_by_hand(pairs):
     assert found["uniformity"] == pytest.approx(math.log((3 + 4 * near) / 15)) == pytest.approx(-1.4404, abs=1e-4)
     # One batch, a a b: once no distance, twice 1.
     assert found["uniformity_batched"] == pytest.approx(math.log((1 + 2 * math.exp(-2)) / 3))
-    assert set(found) == set(AlignmentUniformity.metrics)
     found = AlignmentUniformity(sentences="distinct")(TRIANGLE)
     near = math.exp(-2) + math.exp(-8) + math.exp(-6)
     assert found["uniformity"] == pytest.approx(math.log(near / 3)) == pytest.approx(-3.0780, abs=1e-4)
@@ -91,7 +90,7 @@ def test_equals_the_definition_written_out(pairs, count, width, batch_size, alph
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [2, 17, 70])
+@pytest.mark.parametrize("rows", [2, 17, 40])
 def test_blocks_change_nothing(rows):
     points = unit(torch.stack(list(scattered(rows, 6).vectors.values())))
     counts = torch.arange(rows).remainder(4).double()

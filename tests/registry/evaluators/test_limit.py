@@ -1,7 +1,5 @@
 """`evaluate.limit`: at most this many pairs or rows of every evaluator, spread over its data."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

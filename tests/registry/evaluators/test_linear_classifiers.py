@@ -23,6 +23,7 @@ from registry.evaluators.classifiers import (
     logistic,
     stratified,
 )
+from tests.support.chosen import these
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111
@@ -186,9 +187,10 @@ def literal(data, features, labels, folds, train_and_score):
     return np.mean(dev), np.mean(test)
 
 
-@pytest.mark.parametrize(("kind", "rows", "classes", "folds"), [
-    ("all", 83, 2, 3), ("all", 120, 3, 2), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 2, 2),
-])  # fmt: skip
+@pytest.mark.parametrize(("kind", "rows", "classes", "folds"), these(
+    [("all", 120, 3, 2), ("folded", 131, 4, 3), ("given", 150, 2, 2)],
+    [("all", 83, 2, 3), ("all", 120, 3, 2), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 2, 2)],
+))  # fmt: skip
 @pytest.mark.slow
 def test_senteval_s_classifier_and_protocols_written_out(monkeypatch, kind, rows, classes, folds):
     features, labels = made(rows, classes, seed=rows)
@@ -224,7 +226,7 @@ def test_the_optimum_has_no_gradient(monkeypatch, classes):
 
 
 @pytest.mark.parametrize(("kind", "rows", "classes", "folds"), [
-    ("all", 83, 2, 3), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 3, 2),
+    ("all", 61, 2, 2), ("folded", 97, 2, 3), ("folded", 131, 4, 3), ("given", 150, 3, 2),
 ])  # fmt: skip
 @pytest.mark.slow
 def test_all_folds_together_are_scikit_learn_s_one_by_one(monkeypatch, kind, rows, classes, folds):

@@ -11,20 +11,18 @@ from registry.errors import MissingError
 from registry.evaluators.mteb import MtebModel, preserve_random_state
 from registry.evaluators.pairs import cosines
 from registry.statistics import correlations
-from tests.registry.evaluators.vectors import Fixed, words
+from registry.testing.contracts import _sum_of_words
+from registry.testing.materials import PlainEncode
+from tests.registry.evaluators.points import Points
 from tests.support import mteb_task
 from tests.support.errors import refuses
 from tests.support.tiny import sentences
 
-HERE = importlib.util.find_spec("mteb") is not None
-needs_mteb = pytest.mark.skipif(not HERE, reason="mteb is not installed (extra 'mteb')")
+words = PlainEncode(_sum_of_words)
 
 
 def build(task, **values):
     return EVALUATORS["mteb"].build({"task": task, **values})
-
-
-# Without the package.
 
 
 def test_a_missing_package_is_said_with_how_to_install_it(monkeypatch):
@@ -80,10 +78,6 @@ def test_random_numbers_go_on_as_if_nothing_had_been_drawn(fails):
     assert draws() == wanted
 
 
-# With the package, on tasks in memory.
-
-
-@needs_mteb
 def test_main_score_by_hand(monkeypatch):
     name = mteb_task.serve(monkeypatch)
     vectors = {
@@ -93,10 +87,9 @@ def test_main_score_by_hand(monkeypatch):
         "two houses": (6.0, 8.0),  # 0.6 with the red cat
     }  # fmt: skip
     # Ranks of gold 4 3 2 1, of cosines 4 3 1 2: 1 − 6·(1 + 1)/(4·15) = 0.8.
-    assert build(name)(Fixed(vectors)) == pytest.approx({"main_score": 80.0})
+    assert build(name)(Points(vectors)) == pytest.approx({"main_score": 80.0})
 
 
-@needs_mteb
 @pytest.mark.parametrize("size", [3, 10, 40])
 def test_agrees_with_our_own_correlation(size, monkeypatch):
     left, right = sentences(size, seed=1), sentences(size, seed=2)
@@ -106,14 +99,12 @@ def test_agrees_with_our_own_correlation(size, monkeypatch):
     assert build(name)(words)["main_score"] == pytest.approx(wanted, abs=1e-4)
 
 
-@needs_mteb
 def test_an_undefined_score_is_zero_and_the_fingerprint_a_revision(monkeypatch):
     name = mteb_task.serve(monkeypatch)
     assert build(name)(lambda texts, *_: torch.ones(len(texts), 3)) == {"main_score": 0.0}
     assert build(mteb_task.serve(monkeypatch)).fingerprints() == {"mteb FewPairs/test": "0123abc"}
 
 
-@needs_mteb
 def test_training_does_not_notice_it(monkeypatch):
     name = mteb_task.serve(monkeypatch)
     evaluator = build(name)
@@ -125,7 +116,6 @@ def test_training_does_not_notice_it(monkeypatch):
     assert evaluator(words) == first
 
 
-@needs_mteb
 @pytest.mark.parametrize(
     ("values", "code", "named"),
     [
@@ -141,7 +131,6 @@ def test_wrong_names(values, code, named, monkeypatch):
         build(**values).fingerprints()
 
 
-@needs_mteb
 def test_a_task_of_a_benchmark_has_its_splits(monkeypatch):
     name = mteb_task.serve(monkeypatch)
     benchmark = mteb_task.serve_benchmark(monkeypatch)
@@ -150,12 +139,10 @@ def test_a_task_of_a_benchmark_has_its_splits(monkeypatch):
         build("STS12", benchmark=benchmark)(words)
 
 
-@needs_mteb
 @pytest.mark.parametrize("ask", [lambda each: each(words), lambda each: each.fingerprints()], ids=["call", "before"])
 def test_data_that_cannot_be_fetched(ask, monkeypatch):
-    import mteb
-
     name = mteb_task.serve(monkeypatch)
+    import mteb
 
     def unreachable(self, **_):
         raise ConnectionError("Couldn't reach 'tests/few' on the Hub")

@@ -1,7 +1,5 @@
 """Layers as one would compute them on paper, number by number."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

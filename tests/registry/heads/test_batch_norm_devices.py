@@ -1,7 +1,5 @@
 """A head on two processes with half of each view is the head on all rows: values, statistics and every gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

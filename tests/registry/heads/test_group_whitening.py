@@ -107,34 +107,26 @@ def test_groups_and_views_that_do_not_fit_are_refused():
         fitted(6, groups=2, rows="sentences")(draw(0, 20, 6), (("anchor", 12), ("positive", 8)))
 
 
-def shares(detach: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what a process makes of its half of the rows, and the gradient of all devices' sum for it."""
-    torch.manual_seed(rank())
+def shares() -> tuple[list[tuple[torch.Tensor, torch.Tensor]], list[int]]:
+    """Return values and gradient of all devices' sum for a process's half of the rows, and the order that it draws."""
     rows = draw(0, 12, 6).double()[rank() * 6 : rank() * 6 + 6].requires_grad_()
+    found, head = [whitened(rows, detach) for detach in (True, False)], fitted(8, groups=2)
+    torch.manual_seed(rank())  # random numbers of its own
+    return found, head._order(8, torch.device("cpu")).tolist()
+
+
+def whitened(rows, detach):
     made = fitted(6, groups=2, shuffle=False, detach_statistics=detach)(rows, ())
     (gradient,) = torch.autograd.grad((made**3).sum(), [rows])
     return made.detach(), gradient
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("detach", [True, False])
-def test_two_processes_are_one(detach):
+def test_two_processes_are_one_and_draw_one_order():
+    (first, order), (second, other) = on_ranks(shares)
     rows = draw(0, 12, 6).double().requires_grad_()
-    made = fitted(6, groups=2, shuffle=False, detach_statistics=detach)(rows, ())
-    (gradient,) = torch.autograd.grad((made**3).sum(), [rows])
-    parts = on_ranks(shares, detach)
-    assert torch.allclose(torch.cat([part for part, _ in parts]), made, atol=1e-9)
-    assert torch.allclose(torch.cat([part for _, part in parts]), gradient, atol=1e-9)
-
-
-def order_of() -> list[int]:
-    """Return the order that a process with random numbers of its own draws."""
-    torch.manual_seed(rank())
-    return [int(place) for place in fitted(8, groups=2)._order(8, torch.device("cpu"))]
-
-
-@pytest.mark.process
-def test_devices_draw_one_order():
-    first, second = on_ranks(order_of)
-    assert first == second
-    assert sorted(first) == list(range(8))
+    for detach, *parts in zip((True, False), first, second, strict=True):
+        for expected, *found in zip(whitened(rows, detach), *parts, strict=True):
+            assert torch.allclose(torch.cat(found), expected, atol=1e-9)
+    assert order == other
+    assert sorted(order) == list(range(8))

@@ -1,7 +1,5 @@
 """A transformer decoder whose memory is one vector, row by row and head by head, and what its states cost."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,9 +1,8 @@
 """In-batch contrast as one would compute it on paper: cell by cell, one exponential at a time."""
 
-from __future__ import annotations
-
 import math
 
+import pytest
 import torch
 
 from registry.testing.materials import WidthOnly
@@ -25,6 +24,13 @@ class Headed(WidthOnly):
 
     def project(self, pooled):
         return self.head(pooled, ())
+
+
+def agree(found, expected, leaves, share=1e-6):
+    """Check a value, and its gradient in the norm of each leaf, up to a share of them."""
+    assert found.item() == pytest.approx(expected.item(), rel=share)
+    for mine, theirs in zip(torch.autograd.grad(found, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        assert (mine - theirs).norm() <= share * theirs.norm()
 
 
 def unit(row):

@@ -1,7 +1,5 @@
 """VaSCL's perturbation and contrast as one would compute them on paper: sentence by sentence, number by number."""
 
-from __future__ import annotations
-
 import math
 
 import torch

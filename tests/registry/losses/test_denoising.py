@@ -6,10 +6,12 @@ import torch
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.projection import Projection
 from registry.losses.denoising import Denoising
+from tests.registry.encoders.vectors import encoded
 from tests.registry.losses.decoder import literal
-from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert, with_prediction_head
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,6 @@ def by_hand(loss, encoder, anchor, target, text_alone=False):
         return literal(loss, encoder.backbone.embeddings.word_embeddings.weight, views, text_alone)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"attention_heads": 4, "layers": 1}, {"places": "text"}])
 def test_matches_a_decoder_by_hand(encoder, given):
     view, loss = encoded(encoder), made(encoder, **given)
@@ -39,7 +40,6 @@ def test_matches_a_decoder_by_hand(encoder, given):
     assert loss(view, view).item() == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.slow
 def test_the_target_is_rebuilt_from_the_anchor_s_vector_with_noise_in_training_alone(encoder):
     anchor, target = encoded(encoder, 2), encoded(encoder, 4)
     target = target.rows(2, 4, replace(target.tokens, **{
@@ -54,7 +54,6 @@ def test_the_target_is_rebuilt_from_the_anchor_s_vector_with_noise_in_training_a
     assert loss(view, view).item() == pytest.approx(by_hand(loss, encoder, view, view), abs=1e-9)
 
 
-@pytest.mark.slow
 def test_the_decoder_starts_as_in_the_authors_code(tmp_path):
     """DN9, `model.py:19-43`: dense layers from N(0, 0.02²), biases 0; query, key and value as torch starts them."""
     wide = TransformerEncoder(str(tiny_bert(tmp_path, width=64)), "mean")
@@ -70,7 +69,6 @@ def test_the_decoder_starts_as_in_the_authors_code(tmp_path):
     assert not torch.equal(first.linear1.weight, second.linear1.weight)
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
     view = encoded(plain)

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from registry.encoders.transformer import TransformerEncoder
 from registry.losses.reconstruction import Reconstruction
-from tests.registry.losses.detecting import encoded
+from tests.registry.encoders.vectors import encoded
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta, with_prediction_head

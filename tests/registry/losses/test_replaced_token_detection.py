@@ -3,23 +3,70 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
+from transformers import BertModel
 
 from cse_cli.training.checkpoint import load_method_state, method_state
 from cse_cli.training.method import BoundView, Method, Term
 from registry import HEADS, LOSSES
 from registry.encoders.transformer import TransformerEncoder
 from registry.losses import replaced_token_detection as module
-from registry.losses.replaced_token_detection import ReplacedTokenDetection
+from registry.losses.replaced_token_detection import FrozenGenerator, ReplacedTokenDetection
 from registry.masking import Masking
 from registry.tokens import Encoded, Tokens
-from tests.registry.losses.detecting import ANCHOR, POSITIVE, SIZE, Says, Scores, encoded, parts, view
+from registry.vocabulary import HubVocabulary
+from tests.registry.encoders.vectors import encoded
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_bert, with_prediction_head
+from tests.support.tiny import SPECIALS, WORDS, tiny_bert, tiny_roberta, with_prediction_head
 
 pytestmark = pytest.mark.slow
 
+SIZE = len(SPECIALS) + len(WORDS)
+ANCHOR, POSITIVE = [[2, 10, 11, 3], [2, 12, 3]], [[2, 10, 11, 3], [2, 12, 3]]
+
 WANTED = [[9, 10, 20, 3], [2, 12, 21, 7], [2, 10, 11, 3], [2, 22, 3, 0]]
 """What the generator wants: not [CLS] in row 0, another [SEP] in row 1, a word at row 1's pad."""
+
+
+class Says(nn.Module):
+    """A generator that wants the given ids."""
+
+    def __init__(self, ids):
+        super().__init__()
+        self.ids = ids
+
+    def forward(self, ids, tokens):
+        return nn.functional.one_hot(self.ids, SIZE).float() * 20.0
+
+
+class Scores(nn.Module):
+    """A discriminator with given scores; remembers what it was shown."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = scores
+
+    def require_width(self, width):
+        pass
+
+    def forward(self, tokens, first):
+        self.seen = tokens, first
+        return self.scores
+
+
+def parts(folder, encoder=None, **params):
+    model = with_prediction_head(tiny_bert(folder))
+    encoder = TransformerEncoder(str(model), **(encoder or {}))
+    return encoder, ReplacedTokenDetection(str(model), str(model), encoder, **params)
+
+
+def view(rows, width=16):
+    length = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows])
+    tokens = Tokens(ids, mask, torch.zeros_like(ids), torch.arange(length).expand(ids.shape))
+    vectors = torch.randn(*ids.shape, width)
+    return Encoded(vectors.mean(dim=1).requires_grad_(), vectors, vectors, tokens)
 
 
 def fixed(folder, scores, **params):
@@ -191,3 +238,84 @@ def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "all_devices", lambda _: torch.tensor([longest]))
     monkeypatch.setattr(module, "sum_devices", lambda count: 2 * count)
     assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_the_generators_dropout_follows_its_switch(tmp_path, dropout):
+    _, loss = parts(tmp_path, generator_dropout=dropout)
+    for mode in (True, False):
+        loss.train(mode)
+        assert loss.generator.network.training is (mode and dropout)
+        assert loss.discriminator.backbone.training is mode
+    loss.train()
+    tokens = view(ANCHOR).tokens
+    first, second = (loss.generator(tokens.ids, tokens) for _ in range(2))
+    assert torch.equal(first, second) is not dropout
+
+
+def test_other_vocabularies_and_longer_texts_are_refused(tmp_path):
+    bert, roberta = (str(with_prediction_head(make(tmp_path))) for make in (tiny_bert, tiny_roberta))
+    encoder = TransformerEncoder(bert)
+    for names in ((roberta, bert), (bert, roberta)):
+        with refuses("losses.vocabulary_mismatch", roberta):
+            ReplacedTokenDetection(*names, encoder)
+    generator = FrozenGenerator(str(with_prediction_head(tiny_roberta(tmp_path))), "checkpoint", dropout=False)
+    assert generator.longest == 64  # 66 positions, of which RoBERTa never uses two
+    with refuses("losses.too_many_tokens", 64, 65, "data.max_length=64"):
+        generator(torch.zeros(1, 65, dtype=torch.long), view([[2] * 65]).tokens)
+
+
+def test_a_tokenizer_with_equal_ids_without_segments_is_accepted(tmp_path):
+    """DistilBERT's beside BERT's."""
+    bert, other = (with_prediction_head(tiny_bert(tmp_path, name=name)) for name in ("bert", "distil"))
+    settings = other / "tokenizer_config.json"
+    settings.write_text(settings.read_text().replace('"token_type_ids",', ""), encoding="utf-8")
+    encoder = TransformerEncoder(str(bert))
+    assert HubVocabulary(str(other)).fingerprint != encoder.vocabulary.fingerprint
+    loss = ReplacedTokenDetection(str(other), str(bert), encoder)
+    assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
+
+
+def test_distilbert_generates(tmp_path):
+    from transformers import DistilBertConfig, DistilBertForMaskedLM
+
+    bert, folder = with_prediction_head(tiny_bert(tmp_path)), tmp_path / "distil"
+    shape = DistilBertConfig(vocab_size=SIZE, dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=64)
+    model = DistilBertForMaskedLM(shape).eval()
+    model.save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / file).write_bytes((bert / file).read_bytes())
+    encoder = TransformerEncoder(str(bert))
+    loss = ReplacedTokenDetection(str(folder), str(bert), encoder).eval()
+    tokens = view(ANCHOR).tokens
+    assert torch.allclose(
+        loss.generator(tokens.ids, tokens), model(tokens.ids, attention_mask=tokens.mask).logits, atol=1e-6
+    )
+    assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
+
+
+def test_a_generator_without_head_needs_generator_head(tmp_path):
+    model = str(tiny_bert(tmp_path))
+    encoder = TransformerEncoder(model)
+    with refuses("losses.no_prediction_head", model, 'generator_head = "embeddings"'):
+        ReplacedTokenDetection(model, model, encoder)
+    loss = ReplacedTokenDetection(model, model, encoder, generator_head="embeddings").eval()
+    tokens = view(ANCHOR).tokens
+    own = BertModel.from_pretrained(model).eval()
+    states = own(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
+    expected = states @ own.embeddings.word_embeddings.weight.T
+    assert torch.allclose(loss.generator(tokens.ids, tokens), expected, atol=1e-5)
+
+
+def test_mini_en_decodes_by_its_embeddings_better_than_chance():
+    """The recipe mini/diffcse_en relies on it."""
+    generator = FrozenGenerator("mini_en", "embeddings", dropout=False)
+    vocabulary = TransformerEncoder("mini_en").vocabulary
+    texts = [
+        "the city is the capital of the province and lies on the river .",
+        "he was born in london and studied at the university of oxford .",
+        "the album was released in the united states by the record company .",
+    ]
+    tokens = vocabulary.pad(vocabulary.ids(texts, 32))
+    real = (tokens.mask == 1) & ~torch.isin(tokens.ids, torch.tensor(sorted(vocabulary.specials)))
+    assert (generator(tokens.ids, tokens).argmax(dim=-1) == tokens.ids)[real].float().mean() > 0.9

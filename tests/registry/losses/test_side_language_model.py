@@ -9,11 +9,13 @@ from cse_cli.training.method import BoundView, Method, Term
 from registry import LOSSES
 from registry.encoders.transformer import TransformerEncoder
 from registry.losses.side_language_model import SideLanguageModel
+from tests.registry.encoders.vectors import encoded
 from tests.registry.losses.decoder import token_cost
-from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, with_prediction_head
+
+pytestmark = pytest.mark.slow
 
 EVERY = {"masking": 1.0, "mask_share": 1.0, "random_share": 0.0}
 """Every word becomes [MASK]: chance plays no part."""
@@ -44,7 +46,6 @@ def literal(folder, loss, views):
     return total / count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_matches_the_literal_version(tmp_path, count):
     encoder, loss = parts(tmp_path)
@@ -54,7 +55,6 @@ def test_matches_the_literal_version(tmp_path, count):
     assert loss(*views).item() == pytest.approx(literal(tmp_path / "tiny", loss, views), abs=1e-9)
 
 
-@pytest.mark.slow
 def test_no_frozen_layer_is_the_embedding_layer(tmp_path):
     encoder, loss = parts(tmp_path, frozen_layers=0)
     tokens = encoded(encoder).tokens
@@ -62,7 +62,6 @@ def test_no_frozen_layer_is_the_embedding_layer(tmp_path):
     assert torch.equal(loss.frozen(tokens)[real], encoder.embed(tokens)[real])
 
 
-@pytest.mark.slow
 def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
     encoder, loss = parts(tmp_path)
     tokens = encoded(encoder).tokens
@@ -75,7 +74,6 @@ def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
     assert loss.trained.training
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("drops", [True, False])
 def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
     """IN7: transformers' own layers in training mode, or in evaluation mode with `--mlm_eval`."""
@@ -93,7 +91,6 @@ def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
     assert torch.allclose(quiet, found) != drops
 
 
-@pytest.mark.slow
 def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
     encoder, loss = parts(tmp_path, masking=0.5)
     seen = []
@@ -108,7 +105,6 @@ def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
     assert not (first | second)[:, 0].any()
 
 
-@pytest.mark.slow
 def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     encoder, loss = parts(tmp_path)
     view = encoded(encoder)
@@ -121,7 +117,6 @@ def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     assert bool(encoder.backbone.embeddings.word_embeddings.weight.grad.any())
 
 
-@pytest.mark.slow
 def test_fresh_layers_are_not_the_encoders_and_heads_are_those_of_the_checkpoint(tmp_path):
     encoder, loss = parts(tmp_path, trained_layers=3)
     layers = loss.trained.encoder.layer
@@ -136,7 +131,6 @@ def test_fresh_layers_are_not_the_encoders_and_heads_are_those_of_the_checkpoint
     assert SideLanguageModel(encoder, frozen_layers=1).notices() == []
 
 
-@pytest.mark.slow
 def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     encoder, loss = parts(tmp_path)
     views = {name: BoundView("online", []) for name in ("anchor", "positive")}
@@ -146,7 +140,6 @@ def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     assert any(key.startswith("losses.side.trained.encoder.layer.0") for key in state)
 
 
-@pytest.mark.slow
 def test_other_architectures_work_and_what_does_not_fit_is_refused(tmp_path):
     encoder, loss = parts(tmp_path, tiny_electra)
     assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))

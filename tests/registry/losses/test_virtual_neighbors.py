@@ -6,7 +6,7 @@ import torch
 from registry.heads.feed_forward import FeedForward
 from registry.losses.virtual_neighbors import VirtualNeighbors
 from registry.testing.materials import WidthOnly
-from tests.registry.losses.literal import Headed
+from tests.registry.losses.literal import Headed, agree
 from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
 from tests.support.errors import refuses
 
@@ -76,9 +76,7 @@ def test_equals_the_authors_arithmetic(n, k, epsilon, tau):
     loss = VirtualNeighbors(encoder, k, epsilon, tau)
     torch.manual_seed(9)
     value = loss(e)
-    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
-    for own, theirs in zip(torch.autograd.grad(value, weights), torch.autograd.grad(expected, weights), strict=True):
-        assert (own - theirs).norm() <= 1e-6 * theirs.norm()
+    agree(value, expected, weights)
     torch.manual_seed(9)
     near = torch.tensor(neighbors(e.tolist(), k))
     assert torch.allclose(loss._hardest(e, encoder.project(e).detach(), near), direction, atol=1e-6)

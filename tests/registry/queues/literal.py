@@ -1,7 +1,5 @@
 """A queue as one would write it on paper: a list of (vector, step stored), and what tests need to drive a real one."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -8,6 +8,7 @@ from registry.distributed import all_devices, rank, world_size
 from registry.queues.reencoded import Reencoded
 from registry.testing.materials import WidthOnly
 from registry.tokens import Tokens
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.fakes import FakeEncoder
 from tests.support.processes import on_ranks
 from tests.support.tiny import sentences
@@ -23,14 +24,6 @@ class StepOn:
 
     def sentences(self, view):
         return self.views[view].sentence
-
-
-def texts(count, seed):
-    return sentences(count, seed=seed)
-
-
-def tokens_of(encoder, lines):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(lines, 32))
 
 
 def still(width=6):
@@ -65,7 +58,7 @@ def test_matches_a_list_of_sentences(length, sizes, chunk):
     encoder = still()
     queue, held = bound(encoder, length=length, chunk=chunk), []
     for index, size in enumerate(sizes):
-        lines = texts(size, index)
+        lines = sentences(size, index)
         queue.observe(step := StepOn(encoder, tokens_of(encoder, lines)))
         assert len(queue.negatives().vectors) == len(held)
         for line, vector in zip(held, queue.negatives().vectors, strict=True):
@@ -82,7 +75,7 @@ def test_initial_entries_leave_first_and_without_any_nothing_is_drawn():
     queue = bound(encoder, length=5, initial=3)
     start = queue.negatives().vectors
     assert torch.allclose(start.norm(dim=1), torch.ones(3))
-    queue.observe(step := StepOn(encoder, tokens_of(encoder, texts(3, 0))))
+    queue.observe(step := StepOn(encoder, tokens_of(encoder, sentences(3, 0))))
     assert torch.equal(queue.negatives().vectors, start)
     queue.after_step(step)
     queue.observe(step)
@@ -101,7 +94,7 @@ def test_dropout_depends_on_the_steps_stream_alone():
     torch.manual_seed(0)
     encoder = FakeEncoder(6, dropout=0.5)
     queue = bound(encoder, length=5)
-    tokens = tokens_of(encoder, texts(4, 0))
+    tokens = tokens_of(encoder, sentences(4, 0))
     queue.after_step(StepOn(encoder, tokens))
     found = []
     for own, seed in ((1, 7), (2, 7), (1, 8)):
@@ -119,7 +112,7 @@ def test_dropout_depends_on_the_steps_stream_alone():
 def test_state_survives_in_a_queue_that_is_not_bound():
     encoder = still()
     queue = bound(encoder, length=6, initial=2)
-    steps = [StepOn(encoder, tokens_of(encoder, texts(3, seed))) for seed in (0, 1, 2)]
+    steps = [StepOn(encoder, tokens_of(encoder, sentences(3, seed))) for seed in (0, 1, 2)]
     queue.after_step(steps[0])
     fresh = Reencoded("key", length=6, initial=2)
     fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
@@ -145,7 +138,7 @@ def served(place, world):
     queue, share = bound(encoder, length=6, initial=2), 4 // world
     torch.manual_seed(place)
     for index in range(3):
-        own = texts(4, index)[place * share : (place + 1) * share]
+        own = sentences(4, index)[place * share : (place + 1) * share]
         step = SharedStep(encoder.eval(), tokens_of(encoder, own), seed=index)
         encoder.train()
         queue.observe(step)
