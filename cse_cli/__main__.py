@@ -11,7 +11,8 @@ from threading import Timer
 from types import FrameType
 from typing import Any
 
-from cse_cli.core.threads import collect_rarely, limit_waiting
+from cse_cli.core.garbage import collect_rarely
+from cse_cli.core.threads import limit_waiting
 
 Handler = Callable[[int, FrameType | None], Any]
 

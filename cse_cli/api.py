@@ -14,8 +14,8 @@ from cse_cli.analysis.experiments import read_finished_runs
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Screen
+from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
-from cse_cli.core.threads import free_memory
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.model import Model, load_model

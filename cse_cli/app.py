@@ -12,7 +12,7 @@ import typer
 
 from cse_cli._version import __version__
 from cse_cli.cli import data, doctor, evaluate, push, recipes, reproduce, results, runs, tune, ui
-from cse_cli.cli import run as training
+from cse_cli.cli import run as run_command
 from cse_cli.core.console import make_usable
 
 app = typer.Typer(
@@ -30,11 +30,11 @@ app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("leaderboard", epilog=results.LEADERBOARD_EPILOG)(results.leaderboard)
 app.command("list", epilog=recipes.LIST_EPILOG)(recipes.list_)
-app.command("plan", epilog=training.PLAN_EPILOG)(training.plan)
+app.command("plan", epilog=run_command.PLAN_EPILOG)(run_command.plan)
 app.command("push", epilog=push.EPILOG)(push.push)
 app.command("report", epilog=results.REPORT_EPILOG)(results.report)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command("run", epilog=training.EPILOG)(training.run)
+app.command("run", epilog=run_command.EPILOG)(run_command.run)
 app.command("schema", epilog=recipes.SCHEMA_EPILOG)(recipes.schema)
 app.command("show", epilog=recipes.SHOW_EPILOG)(recipes.show)
 app.command("tune", epilog=tune.EPILOG)(tune.tune)

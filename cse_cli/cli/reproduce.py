@@ -52,6 +52,7 @@ def reproduce(
 
     from cse_cli.analysis.reproduced import judge, verdict_text
     from cse_cli.analysis.score_table import measure
+    from cse_cli.analysis.target import doubts, find_target
     from cse_cli.core.console import Screen, stdout_console, write_json
     from cse_cli.core.formatting import counted
     from cse_cli.core.results import Result
@@ -59,7 +60,6 @@ def reproduce(
     from cse_cli.jobs.launch import run_all
     from cse_cli.jobs.placement import choose_placement
     from cse_cli.jobs.request import RunRequest
-    from cse_cli.reproduce.target import doubts, find_target
     from registry.errors import CseError
 
     request = RunRequest(

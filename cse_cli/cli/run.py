@@ -37,6 +37,7 @@ Recipes = Annotated[
     list[str] | None,
     typer.Argument(help="Files or names of recipes or studies.", autocompletion=complete_recipe_or_study),
 ]
+Seeds = Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")]
 FastDevRun = Annotated[
     bool,
     typer.Option(
@@ -67,7 +68,7 @@ Name = Annotated[
 def run(
     recipes: Recipes = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed. Default: the recipe's own.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
+    seeds: Seeds = None,
     set_: Set = None,
     unset: Unset = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
@@ -129,7 +130,7 @@ PLAN_EPILOG = (
 
 def plan(
     recipes: Recipes = None,
-    seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
+    seeds: Seeds = None,
     set_: Set = None,
     unset: Unset = None,
     device: Device = "auto",

@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
-from cse_cli.core.threads import free_memory, worker_environment
+from cse_cli.core.threads import worker_environment
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
 from cse_cli.jobs.worker import BUSY

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cse_cli.core import processes as group
-from cse_cli.core.threads import collect_rarely
+from cse_cli.core.garbage import collect_rarely
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure

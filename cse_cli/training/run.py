@@ -14,9 +14,10 @@ import torch
 
 from cse_cli.core.devices import Compute, choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
+from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
 from cse_cli.core.results import Result, Scores
-from cse_cli.core.threads import limit_torch_threads, torch_threads_restored, usual_collection
+from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.columns import Making
 from cse_cli.data.identity import identify

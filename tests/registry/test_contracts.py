@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from registry import REGISTRIES
+from registry import EVALUATORS, REGISTRIES
 from registry.resources import catalog
 from registry.testing import CHECKS, Materials, check
 from tests.support import labeled, mteb_task
@@ -169,6 +169,22 @@ def test_values_out_of_bounds_are_refused(name, materials):
     for wrong in OUT_OF_BOUNDS[name]:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             entry.parameters(**{**valid, **wrong})
+
+
+READS = {
+    "alignment_uniformity": {},
+    "augmentation_quality": {"view": "twin"},
+    "mutual_information_task": {"view": "anchor"},
+    "singular_values": {},
+    "sts": {},
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_evaluator_names_the_data_set_and_split_that_it_reads(name, monkeypatch):
+    monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    made = EVALUATORS[name].build({"dataset": "stsb", "split": "dev", **READS[name]})
+    assert made.fingerprints() == {"stsb/dev": "digest of stsb dev"}
 
 
 def test_resource_parameters_are_annotated():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cse_cli.core.threads import RARELY, collect_rarely, free_memory, usual_collection
+from cse_cli.core.garbage import RARELY, collect_rarely, free_memory, usual_collection
 
 
 class Knot:

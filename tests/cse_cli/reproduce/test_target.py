@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.analysis.target import doubts, find_target
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
-from cse_cli.reproduce.target import doubts, find_target
 from registry import papers
 from tests.support.errors import refuses
 from tests.support.records import result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 
 import optuna
@@ -14,7 +15,7 @@ from optuna.trial import TrialState
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import all_runs, read_run
-from cse_cli.runs.record import STOP, folder_of
+from cse_cli.runs.record import STOP, About, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
@@ -174,6 +175,27 @@ def test_kills_change_no_values_and_no_scores(tmp_path, monkeypatch, sampler):
     assert [one.model_dump(include=kept) for one in found[:9]] == [one.model_dump(include=kept) for one in whole[:9]]
     assert [one.state for one in found] == ["complete"] * 12
     assert len(all_runs()) == 12
+
+
+def test_a_full_disk_at_a_claim_ends_the_search_and_loses_no_trial(tmp_path, monkeypatch):
+    asked = config(tmp_path, trials=4, sampler="grid")
+    drive(asked)
+    whole = [(trial.values, trial.score) for trial in read_trials(load_study("search"))]
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "full"))
+    write, left = About.write, iter([False, False, True])
+
+    def full(about, *rest):
+        if next(left, False):
+            raise OSError(errno.ENOSPC, "No space left on device", str(about.path))
+        write(about, *rest)
+
+    monkeypatch.setattr(About, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        drive(asked)
+    assert counts() == {"complete": 2, "pruned": 0, "failed": 0}
+    drive(asked)
+    assert [(trial.values, trial.score) for trial in read_trials(load_study("search"))] == whole
+    assert len(all_runs()) == 4
 
 
 def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path, monkeypatch):

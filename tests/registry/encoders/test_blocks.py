@@ -65,6 +65,15 @@ def test_every_layout_gives_the_same_vectors_and_gradients(tmp_path, make, pooli
             same(outcome(encoder, tokens, hidden_read, rows), (vectors, states * hidden_read, gradients))
 
 
+def test_single_precision_agrees_to_a_millionth(tmp_path, monkeypatch):
+    encoder = TransformerEncoder(str(MAKERS[0](tmp_path)), dropout=0.0)
+    tokens = tokens_of(encoder, sentences(7))
+    vectors = encoder.embed(tokens)
+    packed = encoder.encode(tokens, vectors).sentence
+    lay_out("padded", monkeypatch)
+    torch.testing.assert_close(packed, encoder.encode(tokens, vectors).sentence, rtol=0, atol=1e-6)
+
+
 def test_states_nobody_reads_are_not_made(tmp_path):
     encoder = TransformerEncoder(str(MAKERS[0](tmp_path)))
     tokens = tokens_of(encoder)

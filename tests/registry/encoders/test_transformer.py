@@ -42,6 +42,20 @@ def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pooling", "first"), [("cls", 0), ("mean", 0), ("last2", 0), ("first_last", 0), ("first_last", 1)]
+)
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_pooling_equals_its_literal_form(tmp_path, make, pooling, first):
+    folder = make(tmp_path)
+    encoder = TransformerEncoder(str(folder), pooling=pooling, first_layer_index=first)
+    tokens = tokens_of(encoder)
+    expected = slow_pool(pooling, whole_forward(folder, tokens), tokens.mask, first)
+    assert torch.allclose(encoder.encode_for_eval(tokens), expected, atol=1e-6)
+    assert torch.allclose(encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, atol=1e-6)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden_read", [True, False])
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_read):

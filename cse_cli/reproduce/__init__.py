@@ -1,1 +1,0 @@
-"""Reproduction of a reported result: seeds, and the verdict on the reported number."""
