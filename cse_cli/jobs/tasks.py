@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import sleep
+from typing import TypeGuard
 
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
@@ -144,11 +145,18 @@ def run_tasks(
             task, listener = running.pop(run_id)
             if isinstance(end, BusyError) and task.job.resume is None:
                 left.append(task)
-            elif isinstance(end, CseError) and end.code == "training.no_usable_checkpoint" and task.job.resume is None:
+            elif task.job.resume is None and lacks_checkpoint(end, run_id):
                 listener("warning", {"text": f"run {run_id[:8]} starts again from its first step: {end.message}"})
-                delete_checkpoints(run_id)
                 left.append(task)
             elif isinstance(end, Result | CseError):
                 yield task, end
             else:
                 raise end
+
+
+def lacks_checkpoint(end: object, run_id: str) -> TypeGuard[CseError]:
+    """Return whether a run ended because all its checkpoints are damaged. They are deleted: it can start again."""
+    if not (isinstance(end, CseError) and end.code == "training.no_usable_checkpoint"):
+        return False
+    delete_checkpoints(run_id)
+    return True

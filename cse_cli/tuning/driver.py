@@ -24,7 +24,7 @@ from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.tasks import POLL_SECONDS
+from cse_cli.jobs.tasks import POLL_SECONDS, lacks_checkpoint
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run
@@ -98,7 +98,14 @@ class Driver:
                 for runs in waiting:
                     self._continue(runs)
                 for run_id, end in self._engine.ended():
-                    self._continue(self._running.pop(run_id), end)
+                    runs = self._running.pop(run_id)
+                    if lacks_checkpoint(end, run_id):
+                        self._screen.warned(
+                            f"trial {runs.trial.number} starts again from its first step: {end.message}"
+                        )
+                        self._continue(runs)
+                    else:
+                        self._continue(runs, end)
             return ending
         finally:
             for runs in self._open.values():

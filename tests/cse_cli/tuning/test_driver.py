@@ -198,6 +198,14 @@ def test_a_full_disk_at_a_claim_ends_the_search_and_loses_no_trial(tmp_path, mon
     assert len(all_runs()) == 4
 
 
+def test_a_trial_whose_checkpoints_are_damaged_starts_again(tmp_path):
+    damaged, notes = RunFailedError("no usable checkpoint", code="training.no_usable_checkpoint"), Notes()
+    drive(config(tmp_path, trials=3), raising(damaged, 1), notes)
+    assert counts() == {"complete": 3, "pruned": 0, "failed": 0}
+    assert "trial 1 starts again from its first step: no usable checkpoint" in notes.heard
+    assert len(all_runs()) == 3
+
+
 def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path, monkeypatch):
     asked, busy = config(tmp_path, trials=2), [True, True]
     other = recorded(name="other", end="stopped")
