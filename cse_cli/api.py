@@ -173,6 +173,7 @@ def leaderboard(
     recipe: str | Sequence[str] = (),
     community: bool = False,
     pool: bool = False,
+    results: Sequence[str] = (),
 ) -> list[ScoreTable]:
     """Return tables with the finished runs and the reported results of papers.
 
@@ -184,13 +185,14 @@ def leaderboard(
         recipe: Only runs of this recipe or of these recipes, in every configuration.
         community: Whether to add the community leaderboard.
         pool: Whether to merge experiments with the same settings but other data, weights or code.
+        results: Results made elsewhere to show, too: CSV files, folders or `NAME=FOLDERS`, as in `--results`.
 
     Raises:
         UnknownNameError: If the paper, table or encoder does not exist.
     """
     find_tables(paper, table)
     recipes = [recipe] if isinstance(recipe, str) else recipe
-    query = LeaderboardQuery(paper, table, encoder, language, recipes, community, pool)
+    query = LeaderboardQuery(paper, table, encoder, language, recipes, community, pool, results)
     return score_tables(read_finished_runs(), query)
 
 

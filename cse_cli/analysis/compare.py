@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from cse_cli.analysis.elsewhere import is_elsewhere, read_elsewhere, with_mean
 from cse_cli.analysis.experiments import (
     ENVIRONMENT,
     Change,
@@ -42,7 +43,7 @@ from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.results import RANKED, Result
+from cse_cli.core.results import MAIN_SCORE, RANKED, Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired, judge_together
 from cse_cli.recipe.cells import paper_table
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_name
@@ -62,6 +63,7 @@ class MethodSummary(BaseModel, frozen=True):
     Args:
         letter: Letter of the method in tables and sentences.
         experiment: ID of the experiment of the latest run.
+        made_from: File or folders of results made elsewhere.
         mode: Whether the seeds of this method were planned.
         planned: Seeds of the recorded plan. Empty without one.
         notes: Remarks on the choice of runs.
@@ -73,6 +75,7 @@ class MethodSummary(BaseModel, frozen=True):
     recipe_hash: str
     experiment: str
     model: str
+    made_from: str = ""
     seeds: tuple[int, ...]
     mode: Mode
     planned: tuple[int, ...]
@@ -188,19 +191,20 @@ def compare(
     """
     couples = couples_of(methods, pairwise=pairwise)
     plans = [_plan(couple, planned) for couple in couples]
-    recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
+    recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods if not method.elsewhere}
     chosen = find_metrics(metrics, [run for method in methods for run in method.results])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
     for metric, couple in product(chosen, couples):
         if why := _other_data(metric, couple):
             raise CseError(f"--metric '{metric}': {why}", "run both on the same data", code="compare.other_data")
     compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
-    of_runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
+    of_runs = {run.run_id: (run, recipes[method.letter]) for method, run in compared if run.run_id}
     every = [metric for of_couple in of_couples for metric in of_couple]
-    pairs = read_pairs(of_runs, every, resamples) if resamples else None
+    here = not any(method.elsewhere for method in methods)
+    pairs = read_pairs(of_runs, every, resamples) if resamples and here else None
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
-    changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
+    changes = tuple(recipe_changes(known)) if len(known) == len(recipes) else None
     names = {method.letter: method.name for method in methods}
     judged = []
     for one, couple in zip(judge(plain, plans, names, only_primary=not metrics), couples, strict=True):
@@ -216,6 +220,7 @@ def compare(
             experiment=method.latest.experiment,
             model=method.latest.model,
             seeds=method.seeds,
+            made_from=method.latest.source if method.elsewhere else "",
             mode=method.plan.mode,
             planned=method.plan.planned,
             run_ids=tuple(run.run_id for run in method.results),
@@ -257,7 +262,9 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.seeds))}" for method in couple)
         raise CseError(
             f"no shared seed: {has}",
-            f"run `{couple[1].command(f'--seed {couple[0].seeds[0]}')}`",
+            "train both with the same seeds"
+            if couple[1].elsewhere
+            else f"run `{couple[1].command(f'--seed {couple[0].seeds[0]}')}`",
             code="compare.no_shared_seed",
         )
     plan = couple[0].plan.paired_with(couple[1].plan)
@@ -325,7 +332,9 @@ def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: Pair
         one = MetricComparison(
             metric=metric,
             # A recipe maximizes its own metric. A correlation with gold scores is better if it is higher.
-            more_is_better=metric == AVERAGE or on_pairs is not None or name in {RANKED, *(of for *_, of in chose)},
+            more_is_better=metric == AVERAGE
+            or on_pairs is not None
+            or name in {RANKED, MAIN_SCORE, *(of for *_, of in chose)},
             selecting=bool(evaluator) and evaluator in {of for of, *_ in chose},
             over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
             on_pairs=on_pairs,
@@ -445,7 +454,8 @@ def find_methods(
     """Return the methods with these names, and remarks on methods that are left out.
 
     Args:
-        names: Prefixes of run IDs, names or paths of recipes, `recipe@seed`, or studies, which stand for their rows.
+        names: Prefixes of run IDs, names or paths of recipes, `recipe@seed`, studies, which stand for their rows, or
+            results made elsewhere.
         finished: Finished runs.
         pairwise: Whether no method is the one that all others are compared with.
 
@@ -457,14 +467,17 @@ def find_methods(
     found: list[tuple[Experiment, str]] = []
     notes: list[str] = []
     for name in names:
-        if find_study(name) is None:
+        if is_elsewhere(name) and find_study(name) is None and not names_recipe(name, finished.results):
+            found += [(method, f"{method.name} ({name})") for method in read_elsewhere(name)]
+        elif find_study(name) is None:
             found.append((find_method(name, finished.results), name))
         else:
             runs = study_runs(load_study(name), finished)
             rows, remarks = rows_with_runs(runs, name, needs_first=not found and not pairwise)
             found += [(row, f"{name} · {row.name}") for row in rows]
             notes += remarks
-    return _distinct(found), notes
+    methods, remarks = with_mean(_distinct(found))
+    return methods, [*notes, *remarks]
 
 
 def _distinct(found: Sequence[tuple[Experiment, str]]) -> list[Experiment]:

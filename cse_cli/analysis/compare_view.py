@@ -298,11 +298,12 @@ def _comparison_parts(comparison: Comparison) -> list[Part]:
 def _difference_parts(document: ComparisonDocument) -> list[Part]:
     letters = [method.letter for method in document.sides]
     parts: list[Part] = []
+    here = [side for side in document.sides if not side.made_from]
     if document.changes:
         parts += ["Differences of the recipes:", changes_table(document.changes, letters)]
     elif document.changes is None:
         parts.append("The differences of the recipes are unknown, because a recorded recipe cannot be read.")
-    else:
+    elif len(here) > 1:
         parts.append("The recipes differ only in seed and descriptions.")
     if document.circumstances:
         parts += ["Other differences:", changes_table(document.circumstances, letters)]
@@ -313,8 +314,9 @@ def _methods(document: ComparisonDocument) -> list[str]:
     """Return letter, name, runs, model and settings hash of each method, and the remarks."""
     runs = [f"{counted(len(one.seeds), 'run')}, {seed_list(one.seeds)}" for one in document.sides]
     methods = [
-        f"{one.letter}: {one.name}, {of}, {one.model}, hash {one.recipe_hash[:8]}"
+        f"{one.letter}: {one.name}, {of}, {f'from {one.made_from}' if one.made_from else recipe}"
         for one, of in zip(document.sides, runs, strict=True)
+        for recipe in [f"{one.model}, hash {one.recipe_hash[:8]}"]
     ]
     return [*methods, *document.notes]
 

@@ -282,6 +282,11 @@ class Experiment:
         return tuple(self.runs)
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether another tool made the results, so that there are no runs, recipes or sentence pairs."""
+        return self.latest.run_id is None
+
+    @property
     def test_selected(self) -> bool:
         """Whether a test split selected the state of any run."""
         return any(result.test_selected for result in self.results)

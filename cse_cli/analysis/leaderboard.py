@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from cse_cli.analysis.elsewhere import read_elsewhere
 from cse_cli.analysis.experiments import Experiment, FinishedRuns, group, grouped, is_of_recipe
 from cse_cli.analysis.papers import (
     ScoreColumn,
@@ -47,7 +48,10 @@ ROUNDED = 0.015
 
 @dataclass(frozen=True)
 class LeaderboardQuery:
-    """Selection of tables and runs: the options of `cse leaderboard`."""
+    """Selection of tables and runs: the options of `cse leaderboard`.
+
+    `elsewhere` names results made elsewhere, as `read_elsewhere` reads them. No other option selects among them.
+    """
 
     paper: str | None = None
     table: str | None = None
@@ -56,6 +60,7 @@ class LeaderboardQuery:
     recipes: Sequence[str] = ()
     community: bool = False
     pool: bool = False
+    elsewhere: Sequence[str] = ()
 
     @property
     def encoder_name(self) -> str | None:
@@ -82,6 +87,13 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
             "omit one of them; --encoder and --recipe can be combined with both",
             code="leaderboard.conflicting_options",
         )
+    if query.elsewhere and (query.by_paper or query.recipes):
+        raise CseError(
+            "--results cannot be combined with --paper, --table or --recipe",
+            "omit one of them; results made elsewhere have no recipe",
+            code="leaderboard.conflicting_options",
+        )
+    elsewhere = [one for argument in query.elsewhere for one in read_elsewhere(argument)]
     for recipe in query.recipes:
         if not any(is_of_recipe(one, recipe) for one in runs.results) and not is_file(find(recipe)):
             names = [*(recipe_name(one.recipe) for one in runs.results), *all_recipes()]
@@ -93,7 +105,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     languages = [*(one.language for one in runs.results), *(row.language for row in reported_rows())]
     _check_name(query.language, query.language, languages, "language", code="leaderboard.unknown_language")
     selected = [result for result in runs.results if query.selects(result)]
-    ran = group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool)
+    ran = [*group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool), *elsewhere]
     if query.encoder is not None:
         encoders = [*reported_encoders(), *map(encoder_of, ran)]
         _check_name(query.encoder, query.encoder_name, encoders, "encoder", code="leaderboard.unknown_encoder")
@@ -256,7 +268,7 @@ def encoder_table(
         layout.ranking,
         first=_untrained(encoder, columns, chosen),
         kind="encoder",
-        heading=f"{encoder} ({language}){layout.unit_text}",
+        heading=f"{encoder}{language and f' ({language})'}{layout.unit_text}",
         encoder=encoder,
         language=language,
         remarks=remarks,

@@ -14,6 +14,10 @@ from cse_cli.cli.options import Plugin
 from cse_cli.core.formatting import counted
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
+ELSEWHERE = (
+    "a CSV file (method,seed,task,score), or a folder or NAME=FOLDERS with one folder per seed that contains mteb's "
+    "results or the CSV files of sentence-transformers' evaluators."
+)
 LEADERBOARD_EPILOG = (
     "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --community"
     "  ·  cse leaderboard --recipe ifcl_en --format md  ·  cse leaderboard --html leaderboard.html"
@@ -53,6 +57,10 @@ def leaderboard(
             "--community", help="Show the public list of published results and the recipe that reproduces each row."
         ),
     ] = False,
+    results: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Show these results made elsewhere, too: {ELSEWHERE} Repeatable."),
+    ] = None,
     pool: Annotated[
         Pool, typer.Option(help="Runs in one row: the same experiment, or only the same settings.")
     ] = Pool.EXPERIMENT,
@@ -74,7 +82,9 @@ def leaderboard(
     from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
 
     find_tables(paper, table)  # reports unknown names before the runs are read
-    query = LeaderboardQuery(paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS)
+    query = LeaderboardQuery(
+        paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS, results or ()
+    )
     gc.disable()  # it takes a fifth of the time of reading thousands of results
     try:
         runs = read_finished_runs()
@@ -110,7 +120,8 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Two or more recipes (all their finished runs), recipe@seed, or run IDs. A study stands for its rows.",
+            help="Two or more recipes (all their finished runs), recipe@seed, run IDs or results made elsewhere. A "
+            f"study stands for its rows. Results made elsewhere: {ELSEWHERE}",
             autocompletion=complete_recipe_or_study,
         ),
     ],

@@ -25,6 +25,9 @@ STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 RANKED = "spearman"
 """Metric of the seven sets in every table."""
 
+MAIN_SCORE = "score"
+"""Metric of a task in results made elsewhere. Higher is better."""
+
 Scores = dict[str, dict[str, float]]
 """Evaluator → metric → value."""
 
