@@ -87,6 +87,6 @@ def no_room(error: Exception) -> str | None:
 
     Libraries written in Rust, such as safetensors, put the error number into their text.
     """
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    told = re.search(r"\(os error (\d+)\)|\bOs \{ code: (\d+)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1] or told[2]) if told else None
     return os.strerror(number) if number in NO_ROOM else None

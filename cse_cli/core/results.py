@@ -261,7 +261,7 @@ def write_series(series: Mapping[str, Series], folder: Path) -> None:
         if arrays:
             folder.mkdir(parents=True, exist_ok=True)
             columns = {name: np.asarray(values, dtype=np.float64) for name, values in arrays.items()}
-            np.savez_compressed(folder / f"{evaluator}.npz", allow_pickle=False, **columns)
+            np.savez_compressed(folder / f"{evaluator}.npz", **columns)  # type: ignore[arg-type]  # numpy 2.0 lacks `allow_pickle`
 
 
 def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:

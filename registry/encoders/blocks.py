@@ -256,9 +256,8 @@ def _states(model: Any, vectors: Tensor, all_states: bool, **arguments: Any) -> 
 def _attention_mask(model: Any, vectors: Tensor, mask: Tensor) -> Tensor | None:
     from transformers.masking_utils import create_bidirectional_mask
 
-    made: Tensor | None = create_bidirectional_mask(
-        config=model.config, inputs_embeds=vectors, attention_mask=attention_mask(mask)
-    )
+    # By place: transformers 5.0 calls the second one `input_embeds`, later releases `inputs_embeds`.
+    made: Tensor | None = create_bidirectional_mask(model.config, vectors, attention_mask(mask))
     return made
 
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from registry import paths
 from registry.errors import DiskError, MissingError
@@ -63,6 +64,14 @@ def report(label: str, done: int, total: int | None, note: str = "") -> None:
         _reporter(label, done, total, note)
 
 
+@cache
+def http() -> Any:
+    """Return the HTTP library whose errors huggingface_hub's requests raise: httpx2, or httpx before release 2."""
+    from huggingface_hub import get_session
+
+    return import_module(type(get_session()).__module__.partition(".")[0])
+
+
 # --- requests that fail -----------------------------------------------------------------------------------------------
 
 
@@ -76,20 +85,18 @@ def retried(label: str, request: Callable[[], T], *, connections: bool = True, r
         received: Function that returns the number of bytes received so far. New bytes start the count of tries again.
 
     Raises:
-        httpx2.HTTPError: If the server rejects the request, or all attempts failed.
+        http().HTTPError: If the server rejects the request, or all attempts failed.
         OSError: If the request raises another one.
     """
-    import httpx2
-
     failures = 0
     while True:
         before = received()
         try:
             return request()
-        except (httpx2.HTTPError, OSError) as error:
+        except (http().HTTPError, OSError) as error:
             failures = failures + 1 if received() == before else 1
-            response: httpx2.Response | None = getattr(error, "response", None)
-            broken = connections and isinstance(error, httpx2.TransportError)
+            response = getattr(error, "response", None)
+            broken = connections and isinstance(error, http().TransportError)
             if not (broken if response is None else response.status_code in _RETRIED) or failures == TRIES:
                 raise
             asked = "" if response is None else response.headers.get("Retry-After", "")
@@ -100,23 +107,22 @@ def retried(label: str, request: Callable[[], T], *, connections: bool = True, r
 
 def reason(error: Exception) -> str:
     """Return the cause of a failed request in one line, without the address."""
-    import httpx2
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
-    response: httpx2.Response | None = getattr(error, "response", None)
+    response = getattr(error, "response", None)
     if response is not None:
         said = response.headers.get("X-Error-Message") or response.reason_phrase
         return f"{response.status_code} {said}".rstrip(" .")
-    request: httpx2.Request | None = getattr(error, "_request", None)
+    request = getattr(error, "_request", None)
     host = "the server" if request is None else request.url.host
     brief = str(error).partition("\n")[0].partition(" (")[0] or type(error).__name__
-    if isinstance(error, httpx2.TimeoutException):
+    if isinstance(error, http().TimeoutException):
         return f"{host} does not respond"
-    if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
+    if isinstance(error, (http().ConnectError, http().ProxyError)):
         return f"cannot connect to {host}: {brief}"
-    return f"the connection to {host} was interrupted: {brief}" if isinstance(error, httpx2.TransportError) else brief
+    return f"the connection to {host} was interrupted: {brief}" if isinstance(error, http().TransportError) else brief
 
 
 def digest(path: Path, *, git: bool = False) -> str:
@@ -174,7 +180,6 @@ def download(
         MissingError: If the server does not respond or rejects the request, or the bytes are wrong.
         DiskError: If the disk is full or not writable.
     """
-    import httpx2
     from filelock import FileLock
     from huggingface_hub import get_session
     from huggingface_hub.errors import OfflineModeIsEnabled
@@ -187,7 +192,7 @@ def download(
             headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={file.tell()}-"} if file.tell() else {})
             with get_session().stream("GET", url, headers=headers, timeout=PATIENCE, follow_redirects=True) as response:
                 response.raise_for_status()
-                if response.status_code != httpx2.codes.PARTIAL_CONTENT:
+                if response.status_code != http().codes.PARTIAL_CONTENT:
                     file.seek(0)
                     file.truncate()
                 for block in response.iter_bytes():
@@ -209,7 +214,7 @@ def download(
                     )
                 part.replace(target)
             lock.unlink(missing_ok=True)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OfflineModeIsEnabled) as error:
+    except (http().HTTPError, http().InvalidURL, OfflineModeIsEnabled) as error:
         raise MissingError(
             f"cannot download {label}: {reason(error)}",
             "try again later, or check the address and the proxy (HTTPS_PROXY)",

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from registry.errors import CseError, MissingError, UnknownNameError
 from registry.paths import write_atomically
-from registry.resources.download import PATIENCE, digest, disk_error, reason, report, require_space, retried
+from registry.resources.download import PATIENCE, digest, disk_error, http, reason, report, require_space, retried
 
 Kind = Literal["model", "dataset"]
 
@@ -180,7 +180,6 @@ def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> t
         found = replace(repository, revision=commit)
         if (stored := _stored_listing(found)) is not None:
             return found, stored
-    import httpx2
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
@@ -210,7 +209,7 @@ def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> t
             _alternatives(repository),
             code="hub.invalid_name",
         ) from error
-    except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (http().HTTPError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise explain(repository, error, hint) from error
     with suppress(OSError):  # a later start sends the request again
         if found.revision != repository.revision:
@@ -331,8 +330,6 @@ def fetch(
     """
     if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
         return folder
-    import httpx2
-
     found, files = look_up(repository, hint=hint, again=force)
     names = [file.name for file in files]
     if (lacking := _lacking(names, patterns)) is not None:
@@ -350,7 +347,7 @@ def fetch(
             name, place = file.name, found.snapshot / file.name
             if not place.is_file() or file.fault(place, complete=force) is not None:
                 _download(found, file)
-    except (httpx2.HTTPError, OSError, ValueError) as error:
+    except (http().HTTPError, OSError, ValueError) as error:
         raise explain(found, error, hint, name) from error
     _used[found.key] = found.revision
     return found.snapshot
@@ -412,14 +409,13 @@ def _remove(repository: Repository, file: RemoteFile) -> None:
 @cache
 def unreachable() -> str | None:
     """Return why the Hub cannot be used, or None. Sends one request per process."""
-    import httpx2
     from huggingface_hub import constants, get_session
 
     if constants.is_offline_mode():
         return f"{OFFLINE} forbids requests to the Hub"
     try:
         get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+    except (http().HTTPError, http().InvalidURL, OSError):
         return f"the Hub at {constants.ENDPOINT} does not respond"
     return None
 

@@ -236,6 +236,9 @@ def load_config(model: str) -> Any:
         layers = getattr(settings, "num_hidden_layers", 0)
         if not 0 <= layers <= _MOST_LAYERS:  # transformers creates all of them before it reads weights
             raise ValueError(f"num_hidden_layers is {layers}")
+        rows = getattr(settings, "vocab_size", None)
+        if not isinstance(rows, int | None):  # transformers 5.0 does not check types
+            raise ValueError(f"vocab_size is {rows!r}")
     return settings
 
 

@@ -68,7 +68,7 @@ def test_everything_that_recipes_and_suites_read_can_be_fetched():
         assert catalog.state(name, split).sources, (name, split)
 
 
-HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pandas", "httpx2"}
+HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pandas", "httpx", "httpx2"}
 
 
 @pytest.mark.process
