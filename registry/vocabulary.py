@@ -67,10 +67,17 @@ GAP, MASK = "{text}", "{mask}"
 """Placeholders of a template for the sentence and for the mask token."""
 
 
+SAMPLES = (
+    *("", "a", "The cat sees 12 dogs.", "MASK", "don't", "1,000.5 km", '"(yes)" -- no?!', "...", "under_score @me #1"),
+    *("Größe, déjà vu", "猫在树上。", "Ёлка", "🙂 ok"),
+)
+"""Sentences that show whether a tokenizer reads a template and a sentence alike separately and as one text."""
+
 Ending = Literal["stop", "spaced_stop", "stop_only"]
 """Rule for the end of a sentence in a template: see `ended`."""
 
 _FINAL = ".?\"'"
+_UNCUT = 2**31
 
 
 def ended(text: str, ending: Ending) -> str:
@@ -174,6 +181,24 @@ class HubVocabulary:
             settings += "" if self.template is None else f"|{self.template}"
             settings += f"|{self.end_with}" if self.end_in_training else ""
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
+
+    @cached_property
+    def not_a_prompt(self) -> str:
+        """Reason why text in front of a sentence does not give the tokens of the template. Empty if it does."""
+        if self.template is None:
+            return ""
+        before, _, after = self.template.partition(GAP)
+        if after or MASK in before or self.end_with is not None:
+            return "it is more than text before the sentence"
+        together = self._backend.encode_batch_fast([before + text for text in SAMPLES], add_special_tokens=self.framed)
+        if [encoding.ids for encoding in together] != self.ids(SAMPLES, _UNCUT):
+            return "the tokenizer splits template and sentence otherwise if they are one text"
+        return ""
+
+    @property
+    def added(self) -> int:
+        """Number of tokens that the template adds to a row with one copy of the sentence."""
+        return self._single.length - self._plain.length
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return token IDs of sentences with special tokens, truncated to `max_length` plus the template."""

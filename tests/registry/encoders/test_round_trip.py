@@ -1,0 +1,163 @@
+"""An export gives the vectors of the encoder here, in Python and in sentence-transformers, with each of its prompts."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from cse_cli.core.devices import choose
+from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.evaluation.model import load_model
+from registry import ENCODERS
+from registry.encoders.export import is_native
+from registry.encoders.saved import open_encoder
+from registry.heads.mlp import Mlp
+from registry.prompts import SIDES, Prompts
+from tests.support.families import DECODERS, FAMILIES, tiny
+from tests.support.tiny import sentences, word_vectors
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sentence_transformers")]  # imported by one process
+
+TEXTS = [*sentences(5), "", "dog", " ".join(["the cat sees a dog"] * 5)]
+LENGTH = 12
+PREFIX, SUFFIX, MASKED = "the man sings {text}", "the man {text} sings", "the man {text} is {mask} ."
+VIEWS = {"query": "two dogs . ", "document": "the red cat sees ", "anchor": "not "}
+
+
+def built(name, folder, family="bert", *, on=(), **values):
+    """An encoder of a tiny model, or of the encoders `on`."""
+    torch.manual_seed(1)
+    given = {} if on else {"model": str(tiny(folder, family))}
+    made = ENCODERS[name].build({**given, **values}, dict(on))
+    if values.get("head_at_eval"):
+        made.attach({"mlp": Mlp()})
+    return made
+
+
+def fitted(name, folder, base, **values):
+    """An adjusted encoder."""
+    made = built(name, folder, on={"online": base(folder)}, of="online", fit_on="target", **values)
+    encode = SentenceEncoder(made, choose("cpu", "fp32"), None, LENGTH)
+    made.fit(encode, sentences(60, seed=3))
+    return made
+
+
+def joined(name, folder, second, **values):
+    """Two encoders of one model."""
+    first = built("transformer", folder, pooling="mean")
+    return built(name, folder, on={"one": first, "two": second(folder)}, first="one", second="two", **values)
+
+
+def copied(name, folder, **values):
+    """A copy of an encoder whose weights have changed since."""
+    online = built("transformer", folder, pooling="mean")
+    made = built(name, folder, on={"online": online}, of="online", **values)
+    with torch.no_grad():
+        for weight in made.target.parameters():
+            weight.mul_(1.1)
+    return made
+
+
+def adapted(folder, **values):
+    """A decoder with LoRA matrices that are not zero."""
+    made = built("transformer", folder, "llama", pooling="mean", lora_rank=2, **values)
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if "lora_B" in name:
+                weight.normal_()
+    return made
+
+
+def of_words(folder):
+    """Averages of word vectors."""
+    return ENCODERS["word_vectors"].build({"file": str(word_vectors(folder / "words.txt"))})
+
+
+one = partial(built, "transformer")
+mean = partial(one, pooling="mean")
+of_family = {family: "last" if family in DECODERS else "cls" for family in FAMILIES}
+KINDS = {
+    **{f"{family} mean": partial(one, family=family, pooling="mean") for family in FAMILIES},
+    **{f"{family} {pooling}": partial(one, family=family, pooling=pooling) for family, pooling in of_family.items()},
+    **{f"{family} prefix": partial(one, family=family, pooling="mean", template=PREFIX) for family in FAMILIES},
+    "weighted mean": partial(one, family="llama", pooling="weighted_mean"),
+    "two layers": partial(one, pooling="first_last", first_layer_index=1, head_at_eval=True),
+    "two layers prefix": partial(one, pooling="first_last", template=PREFIX, head_at_eval=True),
+    "empty template": partial(one, pooling="cls", template="{text}"),
+    "suffix": partial(one, pooling="mean", template=SUFFIX),
+    "suffix of a decoder": partial(one, family="llama", pooling="last", template=SUFFIX),
+    "ending": partial(one, pooling="mean", template=PREFIX, end_with="stop"),
+    "denoised": partial(one, pooling="mean", template=PREFIX, denoise="positions", denoise_at_eval=True),
+    "mask": partial(one, pooling="mask", template=MASKED),
+    "joined": partial(one, pooling="mean", template=PREFIX, template_joined=True),
+    "two templates": partial(one, pooling="mean", template=[PREFIX, SUFFIX]),
+    "text": partial(one, pooling="text", template=PREFIX),
+    "layer": partial(one, pooling="mean", layer=1),
+    "bidirectional": partial(one, family="llama", pooling="mean", attention="bidirectional", template=PREFIX),
+    "lora": adapted,
+    "lora prefix": partial(adapted, template=PREFIX),
+    "padded": partial(built, "padded", positions=24),
+    "padded prefix": partial(built, "padded", positions=24, template=PREFIX),
+    "prefixed": partial(built, "prefixed", pooling="mean", length=2),
+    "prefixed prefix": partial(built, "prefixed", pooling="mean", length=2, template=PREFIX),
+    "ditto": partial(built, "ditto"),
+    "ditto prefix": partial(built, "ditto", template=PREFIX),
+    "contrastive prompting": partial(
+        built, "contrastive_prompting", family="llama", template=SUFFIX, auxiliary=PREFIX, block=1, coefficient=0.5
+    ),
+    "convolutional": partial(built, "convolutional", pooling="mean", channels=4),
+    "ema": partial(copied, "ema", decay=0.9),
+    "frozen copy": partial(copied, "frozen_copy"),
+    "static": partial(built, "static", dim=5, sif=1e-2),
+    "words": of_words,
+    "whitened": partial(fitted, "whitening", base=mean),
+    "whitened prefix": partial(fitted, "whitening", base=partial(mean, template=PREFIX)),
+    "whitened decoder": partial(fitted, "whitening", base=partial(mean, family="llama")),
+    "whitened mask": partial(fitted, "whitening", base=partial(one, pooling="mask", template=MASKED)),
+    "whitened words": partial(fitted, "whitening", base=of_words),
+    "component removal": partial(fitted, "component_removal", base=mean),
+    "flow": partial(fitted, "flow", base=mean, batch_size=20, levels=1, depth=1, width=4),
+    "rank mixture": partial(fitted, "rank_mixture", base=mean),
+    "concatenated": partial(joined, "concatenated", second=partial(one, pooling="cls"), share=0.3),
+    "concatenated static": partial(joined, "concatenated", second=partial(built, "static", dim=5)),
+    "concatenated whitened": partial(joined, "concatenated", second=partial(fitted, "whitening", base=mean)),
+    "summed": partial(joined, "summed", second=partial(one, pooling="cls")),
+}
+ONLY_CSE = {
+    "suffix", "suffix of a decoder", "ending", "denoised", "mask", "joined", "two templates", "text", "layer",
+    "bidirectional", "padded", "padded prefix", "prefixed", "prefixed prefix", "ditto", "ditto prefix",
+    "contrastive prompting", "words", "whitened decoder", "whitened mask", "whitened words", "flow", "rank mixture",
+    "concatenated", "concatenated static", "concatenated whitened", "summed",
+}  # fmt: skip
+"""Kinds that sentence-transformers computes through cse."""
+
+
+@pytest.mark.parametrize("prompts", [False, True], ids=["no prompts", "prompts"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_reader_gives_the_same_vectors(tmp_path, kind, prompts):
+    library = pytest.importorskip("sentence_transformers")
+    encoder = KINDS[kind](tmp_path)
+    if prompts and getattr(encoder.vocabulary, "template", None) is not None:
+        return
+    encoder.prompts = Prompts(VIEWS if prompts else {})
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, LENGTH)
+    assert is_native(folder) == (kind not in ONLY_CSE)
+    again, limit = open_encoder(str(folder))
+    before, after = (
+        SentenceEncoder(each, choose("cpu", "fp32"), None, length) for each, length in ((encoder, LENGTH), (again, limit))
+    )
+    model = load_model(folder)
+    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=kind in ONLY_CSE)
+    encode = partial(theirs.encode, batch_size=1 if kind == "convolutional" else 8)
+    asked = {None: encode, "query": theirs.encode_query, "document": theirs.encode_document}
+    for side, their_encode in asked.items():
+        expected = before(TEXTS, side).numpy()
+        found = [after(TEXTS, side).numpy(), model.encode(TEXTS, side=side), their_encode(TEXTS)]
+        for vectors in found:
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
+    for name in VIEWS if prompts else ():
+        expected = before(TEXTS, None, [name]).numpy()
+        for vectors in (after(TEXTS, None, [name]).numpy(), encode(TEXTS, prompt_name=name)):
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
