@@ -27,12 +27,12 @@ class Prompts:
     Args:
         named: Name → text.
         default: Name of the prompt for sentences without a side, or None.
-        left_out: Template of a view that is no prompt → reason.
+        notes: Remarks about templates that cannot be prompts.
     """
 
     named: Mapping[str, str] = field(default_factory=dict)
     default: str | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @classmethod
     def read(cls, folder: Path) -> Prompts:

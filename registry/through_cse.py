@@ -20,7 +20,7 @@ from registry.types import Encoder
 from registry.vocabulary import in_evaluation
 
 
-class CseEncoder(InputModule):
+class CseEncoder(InputModule):  # type: ignore[misc]
     """Only module of a `SentenceTransformer`. It encodes as evaluation does, and is not for training.
 
     Args:

@@ -71,7 +71,7 @@ SAMPLES = (
     *("", "a", "The cat sees 12 dogs.", "MASK", "don't", "1,000.5 km", '"(yes)" -- no?!', "...", "under_score @me #1"),
     *("Größe, déjà vu", "猫在树上。", "Ёлка", "🙂 ok"),
 )
-"""Sentences that show whether a tokenizer reads a template and a sentence alike separately and as one text."""
+"""Sentences that show whether a tokenizer gives the same tokens for a prefix and a sentence as for one text."""
 
 Ending = Literal["stop", "spaced_stop", "stop_only"]
 """Rule for the end of a sentence in a template: see `ended`."""
@@ -182,22 +182,24 @@ class HubVocabulary:
             settings += f"|{self.end_with}" if self.end_in_training else ""
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
+    @property
+    def prefix(self) -> str | None:
+        """Text that the template has before the sentence, or None if it has more than that."""
+        before, _, after = (self.template or GAP).partition(GAP)
+        return None if after or MASK in before or self.end_with is not None else before
+
     @cached_property
-    def not_a_prompt(self) -> str:
-        """Reason why text in front of a sentence does not give the tokens of the template. Empty if it does."""
-        if self.template is None:
-            return ""
-        before, _, after = self.template.partition(GAP)
-        if after or MASK in before or self.end_with is not None:
-            return "it is more than text before the sentence"
-        together = self._backend.encode_batch_fast([before + text for text in SAMPLES], add_special_tokens=self.framed)
-        if [encoding.ids for encoding in together] != self.ids(SAMPLES, _UNCUT):
-            return "the tokenizer splits template and sentence otherwise if they are one text"
-        return ""
+    def prompt(self) -> str | None:
+        """Prefix that gives the same tokens if it is one text with the sentence, or None."""
+        if not self.prefix:
+            return self.prefix
+        texts = [self.prefix + text for text in SAMPLES]
+        together = self._backend.encode_batch_fast(texts, add_special_tokens=self.framed)
+        return self.prefix if [each.ids for each in together] == self.ids(SAMPLES, _UNCUT) else None
 
     @property
-    def added(self) -> int:
-        """Number of tokens that the template adds to a row with one copy of the sentence."""
+    def prompt_length(self) -> int:
+        """Number of tokens of the prompt."""
         return self._single.length - self._plain.length
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:

@@ -23,7 +23,7 @@ from torch import Tensor, eye, tensor, zeros
 from registry.encoders.convolutions import Convolutions
 from registry.poolings import averaged
 from registry.prompts import SIDES, Prompts
-from registry.resources.models import quiet_transformers, without_pooler
+from registry.resources.models import THROUGH_CSE, quiet_transformers, without_pooler
 
 MODULES = "modules.json"
 """File that makes a directory a sentence-transformers model."""
@@ -33,9 +33,6 @@ SETTINGS = "cse.json"
 
 CNN, CNN_CONFIG, RELU = "CNN", "cnn_config.json", "ReLU"
 """Names of the convolution module, its settings file, and the ReLU module after it."""
-
-THROUGH_CSE = "registry.through_cse.CseEncoder"
-"""Module of sentence-transformers that computes embeddings through cse, in a directory that only cse opens."""
 
 PADDING_NOTE = (
     "The states of tokens are convolved before the pooling. Releases of sentence-transformers up to 6.2 also convolve "
@@ -78,7 +75,7 @@ class Layout:
     convolutions: Convolutions | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
     prefix: Tensor | None = None
-    prompts: Prompts = Prompts()
+    prompts: Prompts = field(default_factory=Prompts)
     prompt: str = ""
     prompt_length: int = 0
 
@@ -190,19 +187,14 @@ def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
 def write_own(folder: Path, settings: Mapping[str, Any], about: str, prompts: Prompts) -> None:
     """Write settings, prompts and model card of a directory that only cse opens, and the name of the module that does.
 
-    sentence-transformers asks for permission to import the module, and does not read the directory as another model.
+    sentence-transformers imports the module only with `trust_remote_code=True`. It fails otherwise, instead of reading
+    the directory as another model.
     """
     write_json(folder / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
     prompts.write(folder)
     write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": THROUGH_CSE}])
     text = _OWN_CARD.format(about=about, usage=usage("this/directory", prompts, native=False))
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def is_native(folder: Path) -> bool:
-    """Return whether sentence-transformers opens a directory without cse."""
-    file = folder / MODULES
-    return file.is_file() and THROUGH_CSE not in file.read_text(encoding="utf-8")
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
@@ -300,8 +292,8 @@ def usage(name: str, prompts: Prompts, *, native: bool = True) -> str:
     if prompts.named:
         lines += ["", "Text before a sentence, by `prompt_name`:", ""]
         lines += [f"- `{name}`: `{text!r}`" for name, text in prompts.named.items()]
-    for template, reason in prompts.left_out.items():
-        lines += ["", f"Trained with the template `{template!r}`, which is no prompt: {reason}."]
+    for note in prompts.notes:
+        lines += ["", f"{note}."]
     return "\n".join(lines)
 
 
@@ -333,8 +325,8 @@ tags: [cse]
 
 {about}
 
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. Where it is installed,
-sentence-transformers computes the embeddings through it:
+Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. If cse is
+installed, sentence-transformers computes the embeddings through it:
 
 {usage}
 """

@@ -24,7 +24,7 @@ from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.architectures import is_decoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.ditto import MeanPooling
-from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS, is_native
+from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
 from registry.encoders.library import UNLIMITED, open_with_library
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
@@ -32,7 +32,7 @@ from registry.encoders.two import PARTS, TwoEncoders
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.prompts import PROMPTS, Prompts
-from registry.resources.models import load_skeleton, load_tokenizer, locate
+from registry.resources.models import is_native, load_skeleton, load_tokenizer, locate
 from registry.types import BUILT_IN, Encoder
 
 _FIRST_LAYERS = {"first_last": 0, "avg_first_last": 1}

@@ -36,7 +36,7 @@ from registry.poolings import (
 from registry.resources.models import WeightType
 from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import BUILT_IN, BuiltIn, Encoder, Head, ModelName, Tune
-from registry.vocabulary import GAP, MASK, Ending, HubVocabulary, JoinedVocabulary
+from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
 Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
@@ -429,18 +429,20 @@ class TransformerEncoder(Encoder):
         length = max_length if self.max_length is None else min(max_length, self.max_length)
         alone = len(self.templates) == 1 and not self.template_joined and self.layer is None and self.prepend is None
         described = pooling in BUILT_IN and pooling not in ("last", "weighted_mean", "text")
-        prompts = {"prompts": self.prompts, "prompt": (template or "").removesuffix(GAP)}
-        made = partial(Layout, pooling, dense, length, self.model, **prompts, prompt_length=self.vocabulary.added)
+        made = partial(
+            Layout, pooling, dense, length, self.model, prompts=self.prompts, prompt=self.vocabulary.prompt or "",
+            prompt_length=self.vocabulary.prompt_length,
+        )  # fmt: skip
         if is_split(self.backbone) and alone and described:  # a model of BERT's family with one of its poolings
             denoised = self.denoise if self.denoise_at_eval else None
             special = {"template": template, "end_with": end_with, "denoise": denoised}
             given = {key: value for key, value in special.items() if value is not None}
             own: dict[str, Any] = {"format": "template", **given} if given else {}
-            return made(self._only_prompt(given), self.first_layer_index, own=own)
+            return made(loadable=self._only_prompt(given), first_layer_index=self.first_layer_index, own=own)
         settings = self.settings()
         plain = self._as_trained and self._only_prompt(settings.keys() - {"pooling", "attention"})
         own = {"format": self.saved_as, "settings": settings}
-        return made(plain and pooling in TOKEN_POOLINGS, own=own)
+        return made(loadable=plain and pooling in TOKEN_POOLINGS, own=own)
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""
@@ -460,7 +462,7 @@ class TransformerEncoder(Encoder):
     def _only_prompt(self, special: Collection[str]) -> bool:
         """Return whether a prompt replaces these parameters in sentence-transformers."""
         alone = set(special) == {"template"} and len(self.templates) == 1
-        return not special or (alone and not self.vocabulary.not_a_prompt)
+        return not special or (alone and self.vocabulary.prompt is not None)
 
     def _rows(self, tokens: Tokens) -> Rows:
         if self.prepend is None:

@@ -488,6 +488,9 @@ def without_pooler(settings: Any) -> dict[str, bool]:
 MARKS = ("config.json", "modules.json", "cse.json")
 """Files that mark a model directory: at least one of them exists."""
 
+THROUGH_CSE = "registry.through_cse.CseEncoder"
+"""Module of sentence-transformers that computes embeddings through cse, in a directory that only cse opens."""
+
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
 _ADAPTER = "adapter_config.json"
 _NOTES = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
@@ -557,6 +560,12 @@ def complete(folder: Path) -> bool:
 def has_vocabulary(folder: Path) -> bool:
     """Return whether a model directory has a tokenizer."""
     return any(file for pattern in _VOCABULARIES for file in folder.glob(pattern))
+
+
+def is_native(folder: Path) -> bool:
+    """Return whether sentence-transformers opens a directory without cse."""
+    file = folder / "modules.json"
+    return file.is_file() and THROUGH_CSE not in file.read_text(encoding="utf-8")
 
 
 def check_files(folder: Path) -> None:

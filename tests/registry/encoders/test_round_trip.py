@@ -10,10 +10,10 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.model import load_model
 from registry import ENCODERS
-from registry.encoders.export import is_native
 from registry.encoders.saved import open_encoder
 from registry.heads.mlp import Mlp
-from registry.prompts import SIDES, Prompts
+from registry.prompts import Prompts
+from registry.resources.models import is_native
 from tests.support.families import DECODERS, FAMILIES, tiny
 from tests.support.tiny import sentences, word_vectors
 
@@ -126,38 +126,37 @@ KINDS = {
 }
 ONLY_CSE = {
     "suffix", "suffix of a decoder", "ending", "denoised", "mask", "joined", "two templates", "text", "layer",
-    "bidirectional", "padded", "padded prefix", "prefixed", "prefixed prefix", "ditto", "ditto prefix",
-    "contrastive prompting", "words", "whitened decoder", "whitened mask", "whitened words", "flow", "rank mixture",
-    "concatenated", "concatenated static", "concatenated whitened", "summed",
+    "bidirectional", "padded", "padded prefix", "prefixed", "prefixed prefix", "ditto", "ditto prefix", "words",
+    "contrastive prompting", "whitened prefix", "whitened decoder", "whitened mask", "whitened words", "flow",
+    "rank mixture", "concatenated", "concatenated static", "concatenated whitened", "summed",
 }  # fmt: skip
 """Kinds that sentence-transformers computes through cse."""
 
 
-@pytest.mark.parametrize("prompts", [False, True], ids=["no prompts", "prompts"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_reader_gives_the_same_vectors(tmp_path, kind, prompts):
+def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     library = pytest.importorskip("sentence_transformers")
     encoder = KINDS[kind](tmp_path)
-    if prompts and getattr(encoder.vocabulary, "template", None) is not None:
-        return
-    encoder.prompts = Prompts(VIEWS if prompts else {})
+    views = VIEWS if getattr(encoder.vocabulary, "template", None) is None else {}
+    encoder.prompts = Prompts(views)
     folder = tmp_path / "out" / "model"
     encoder.export(folder, LENGTH)
     assert is_native(folder) == (kind not in ONLY_CSE)
     again, limit = open_encoder(str(folder))
     before, after = (
-        SentenceEncoder(each, choose("cpu", "fp32"), None, length) for each, length in ((encoder, LENGTH), (again, limit))
+        SentenceEncoder(each, choose("cpu", "fp32"), None, length)
+        for each, length in ((encoder, LENGTH), (again, limit))
     )
     model = load_model(folder)
     theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=kind in ONLY_CSE)
-    encode = partial(theirs.encode, batch_size=1 if kind == "convolutional" else 8)
-    asked = {None: encode, "query": theirs.encode_query, "document": theirs.encode_document}
+    alone = {"batch_size": 1} if kind == "convolutional" else {}  # their convolutions read padding
+    asked = {None: theirs.encode, "query": theirs.encode_query, "document": theirs.encode_document}
     for side, their_encode in asked.items():
         expected = before(TEXTS, side).numpy()
-        found = [after(TEXTS, side).numpy(), model.encode(TEXTS, side=side), their_encode(TEXTS)]
+        found = [after(TEXTS, side).numpy(), model.encode(TEXTS, side=side), their_encode(TEXTS, **alone)]
         for vectors in found:
             np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
-    for name in VIEWS if prompts else ():
+    for name in views:
         expected = before(TEXTS, None, [name]).numpy()
-        for vectors in (after(TEXTS, None, [name]).numpy(), encode(TEXTS, prompt_name=name)):
+        for vectors in (after(TEXTS, None, [name]).numpy(), theirs.encode(TEXTS, prompt_name=name, **alone)):
             np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
