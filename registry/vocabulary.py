@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from string import punctuation
+from string import ascii_letters, digits, punctuation
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -68,8 +68,9 @@ GAP, MASK = "{text}", "{mask}"
 
 
 SAMPLES = (
-    *("", "a", "The cat sees 12 dogs.", "MASK", "don't", "1,000.5 km", '"(yes)" -- no?!', "...", "under_score @me #1"),
+    *("", "The cat sees 12 dogs.", "MASK", "don't", "1,000.5 km", '"(yes)" -- no?!', "...", "under_score @me #1"),
     *("Größe, déjà vu", "猫在树上。", "Ёлка", "🙂 ok"),
+    *(f"{first}e" for first in f"{digits}{ascii_letters}{punctuation}"),
 )
 """Sentences that show whether a tokenizer gives the same tokens for a prefix and a sentence as for one text."""
 

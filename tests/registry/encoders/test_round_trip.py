@@ -1,6 +1,7 @@
 """An export gives the vectors of the encoder here, in Python and in sentence-transformers, with each of its prompts."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ import torch
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.model import load_model
-from registry import ENCODERS
+from registry import ENCODERS as NAMED
 from registry.encoders.saved import open_encoder
 from registry.heads.mlp import Mlp
 from registry.prompts import Prompts
 from registry.resources.models import is_native
-from tests.support.families import DECODERS, FAMILIES, tiny
+from tests.support.chosen import these
+from tests.support.families import ENCODERS, FAMILIES, tiny
 from tests.support.tiny import sentences, word_vectors
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sentence_transformers")]  # imported by one process
@@ -29,7 +31,7 @@ def built(name, folder, family="bert", *, on=(), **values):
     """An encoder of a tiny model, or of the encoders `on`."""
     torch.manual_seed(1)
     given = {} if on else {"model": str(tiny(folder, family))}
-    made = ENCODERS[name].build({**given, **values}, dict(on))
+    made = NAMED[name].build({**given, **values}, dict(on))
     if values.get("head_at_eval"):
         made.attach({"mlp": Mlp()})
     return made
@@ -71,17 +73,16 @@ def adapted(folder, **values):
 
 def of_words(folder):
     """Averages of word vectors."""
-    return ENCODERS["word_vectors"].build({"file": str(word_vectors(folder / "words.txt"))})
+    return NAMED["word_vectors"].build({"file": str(word_vectors(folder / "words.txt"))})
 
 
 one = partial(built, "transformer")
 mean = partial(one, pooling="mean")
-of_family = {family: "last" if family in DECODERS else "cls" for family in FAMILIES}
+families = [*(("cls", family) for family in ENCODERS), *product(("last", "weighted_mean"), FAMILIES)]
 KINDS = {
-    **{f"{family} mean": partial(one, family=family, pooling="mean") for family in FAMILIES},
-    **{f"{family} {pooling}": partial(one, family=family, pooling=pooling) for family, pooling in of_family.items()},
-    **{f"{family} prefix": partial(one, family=family, pooling="mean", template=PREFIX) for family in FAMILIES},
-    "weighted mean": partial(one, family="llama", pooling="weighted_mean"),
+    **{f"mean {family}": partial(one, family=family, pooling="mean") for family in FAMILIES},
+    **{f"{pooling} {family}": partial(one, family=family, pooling=pooling) for pooling, family in families},
+    **{f"prefix {family}": partial(one, family=family, pooling="mean", template=PREFIX) for family in FAMILIES},
     "two layers": partial(one, pooling="first_last", first_layer_index=1, head_at_eval=True),
     "two layers prefix": partial(one, pooling="first_last", template=PREFIX, head_at_eval=True),
     "empty template": partial(one, pooling="cls", template="{text}"),
@@ -131,9 +132,10 @@ ONLY_CSE = {
     "rank mixture", "concatenated", "concatenated static", "concatenated whitened", "summed",
 }  # fmt: skip
 """Kinds that sentence-transformers computes through cse."""
+OTHER_POOLINGS = {f"{pooling} {family}" for pooling, family in families if family not in ("bert", "t5", "llama")}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", these((kind for kind in KINDS if kind not in OTHER_POOLINGS), KINDS))
 def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     library = pytest.importorskip("sentence_transformers")
     encoder = KINDS[kind](tmp_path)
@@ -142,21 +144,21 @@ def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     folder = tmp_path / "out" / "model"
     encoder.export(folder, LENGTH)
     assert is_native(folder) == (kind not in ONLY_CSE)
-    again, limit = open_encoder(str(folder))
-    before, after = (
-        SentenceEncoder(each, choose("cpu", "fp32"), None, length)
-        for each, length in ((encoder, LENGTH), (again, limit))
-    )
-    model = load_model(folder)
+    model, (again, limit) = load_model(folder), open_encoder(str(folder))
+    assert limit == model.max_length == LENGTH
     theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=kind in ONLY_CSE)
-    alone = {"batch_size": 1} if kind == "convolutional" else {}  # their convolutions read padding
+    theirs.save(str(tmp_path / "theirs"))
+    readers = [(encoder, LENGTH), (again, limit), open_encoder(str(tmp_path / "theirs"))]
+    ours, *others = (SentenceEncoder(each, choose("cpu", "fp32"), None, length) for each, length in readers)
+    alone = {}
+    if kind == "convolutional":  # their convolutions read padding
+        alone, others = {"batch_size": 1}, others[:1]
     asked = {None: theirs.encode, "query": theirs.encode_query, "document": theirs.encode_document}
     for side, their_encode in asked.items():
-        expected = before(TEXTS, side).numpy()
-        found = [after(TEXTS, side).numpy(), model.encode(TEXTS, side=side), their_encode(TEXTS, **alone)]
+        found = [their_encode(TEXTS, **alone), model.encode(TEXTS, side=side), *(each(TEXTS, side) for each in others)]
         for vectors in found:
-            np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(vectors, ours(TEXTS, side), rtol=0, atol=1e-6)
     for name in views:
-        expected = before(TEXTS, None, [name]).numpy()
-        for vectors in (after(TEXTS, None, [name]).numpy(), theirs.encode(TEXTS, prompt_name=name, **alone)):
-            np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
+        found = [theirs.encode(TEXTS, prompt_name=name, **alone), *(each(TEXTS, None, [name]) for each in others)]
+        for vectors in found:
+            np.testing.assert_allclose(vectors, ours(TEXTS, None, [name]), rtol=0, atol=1e-6)
