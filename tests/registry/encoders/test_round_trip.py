@@ -1,5 +1,6 @@
 """An export gives the vectors of the encoder here, in Python and in sentence-transformers, with each of its prompts."""
 
+import shutil
 from functools import partial
 from itertools import product
 
@@ -14,7 +15,7 @@ from registry import ENCODERS as NAMED
 from registry.encoders.saved import open_encoder
 from registry.heads.mlp import Mlp
 from registry.prompts import Prompts
-from registry.resources.models import is_native
+from registry.resources.models import complete, is_native, needed_files
 from tests.support.chosen import these
 from tests.support.families import ENCODERS, FAMILIES, tiny
 from tests.support.tiny import sentences, word_vectors
@@ -144,8 +145,16 @@ def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     folder = tmp_path / "out" / "model"
     encoder.export(folder, LENGTH)
     assert is_native(folder) == (kind not in ONLY_CSE)
-    model, (again, limit) = load_model(folder), open_encoder(str(folder))
+    fetched = tmp_path / "fetched"
+    for name in needed_files([str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()]):
+        (fetched / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / name, fetched / name)
+    assert complete(fetched)
+    model, (again, limit) = load_model(folder), open_encoder(str(fetched))
     assert limit == model.max_length == LENGTH
+    if kind in ONLY_CSE:  # instead of the transformer with another pooling
+        with pytest.raises(ValueError, match=r"module class 'registry\.through_cse\.CseEncoder'"):
+            library.SentenceTransformer(str(folder), device="cpu")
     theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=kind in ONLY_CSE)
     theirs.save(str(tmp_path / "theirs"))
     readers = [(encoder, LENGTH), (again, limit), open_encoder(str(tmp_path / "theirs"))]
@@ -162,3 +171,16 @@ def test_every_reader_gives_the_same_vectors(tmp_path, kind):
         found = [theirs.encode(TEXTS, prompt_name=name, **alone), *(each(TEXTS, None, [name]) for each in others)]
         for vectors in found:
             np.testing.assert_allclose(vectors, ours(TEXTS, None, [name]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["words", "suffix", "prefix bert"])
+def test_a_model_in_python_becomes_one_of_sentence_transformers(tmp_path, kind):
+    pytest.importorskip("sentence_transformers")
+    encoder = KINDS[kind](tmp_path)
+    encoder.prompts = Prompts({"query": "the cat "} if kind == "words" else {})
+    encoder.export(tmp_path / "model", LENGTH)
+    model = load_model(tmp_path / "model")
+    theirs = model.to_sentence_transformers()
+    np.testing.assert_allclose(theirs.encode(TEXTS), model.encode(TEXTS), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(theirs.encode_query(TEXTS), model.encode(TEXTS, side="query"), rtol=0, atol=1e-6)
+    assert (theirs.encode_query(TEXTS) != theirs.encode(TEXTS)).any() == (kind == "words")
