@@ -84,7 +84,8 @@ class TransformerEncoder(Encoder):
         random_weights: Whether the weights are random, for a baseline or a fast test.
         template: Text around every sentence, in which "{text}" is the sentence and "{mask}" the mask token, for example
             'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
-            `data.max_length` and `evaluate.max_length`. A view can have another template. Several "{text}" need other
+            `data.max_length` and `evaluate.max_length`. If it is only text before the sentence, it is the default
+            prompt of an export in sentence-transformers. A view can have another template. Several "{text}" need other
             text between them. The embeddings of several templates are averaged, in evaluation only.
         template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Then "mask" and
             "last_mask" also read a mask token that the sentence contains. Default: false.
