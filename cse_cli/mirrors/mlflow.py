@@ -208,7 +208,7 @@ class MlflowMirror(Mirror):
         )
         folder = self._files.with_name("model")
         hard_link(source, folder / _FILES)
-        if is_native(source):  # MLflow permits no module of another package
+        if is_native(source):  # MLflow opens models without `trust_remote_code`
             described = Model(run_id=self._id, model_id=made.model_id)
             described.add_flavor("sentence_transformers", code=None)
             described.add_flavor("python_function", loader_module="mlflow.sentence_transformers", data=_FILES)

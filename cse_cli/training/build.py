@@ -193,6 +193,9 @@ def _plan(
     return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
 
 
+_SPLIT = "the tokenizer splits it differently as one text with a sentence"
+
+
 def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders: Mapping[str, Encoder]) -> Prompts:
     """Return the prompts of an encoder: those of the encoders that it wraps, and the templates of its views.
 
@@ -222,6 +225,3 @@ def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders:
             reason = "it is more than text before the sentence" if given.prefix is None else _SPLIT
             notes.append(f"views.{view}.template = {given.template!r} is only for training, because {reason}")
     return Prompts(named, notes=tuple(notes))
-
-
-_SPLIT = "the tokenizer splits template and sentence otherwise if they are one text"

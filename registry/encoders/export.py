@@ -282,7 +282,7 @@ def usage(name: str, prompts: Prompts, *, native: bool = True) -> str:
         native: Whether sentence-transformers opens the model without cse.
     """
     opened = f'SentenceTransformer("{name}"{"" if native else ", trust_remote_code=True"})'
-    sides = [side for side in SIDES if prompts.choose(side)[1]]
+    sides = [side for side in SIDES if prompts.choose(side)[1] != prompts.choose()[1]]
     if sides:
         calls = [f"model = {opened}", 'embeddings = model.encode(["A sentence."])']
         calls += [f'embeddings = model.encode_{side}(["A {side}."])' for side in sides]

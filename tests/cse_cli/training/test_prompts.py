@@ -77,7 +77,7 @@ def test_an_encoder_of_others_has_their_prompts(tmp_path: Path, parts: Small) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("template", "reason"), [("a {text} sings", "more than text before"), ("cat{text}", "splits template and sentence")]
+    ("template", "reason"), [("a {text} sings", "more than text before"), ("cat{text}", "splits it differently")]
 )
 def test_a_template_that_is_no_prompt_is_named_once(tmp_path: Path, parts: Small, template: str, reason: str) -> None:
     path = with_views(tmp_path, parts, PAIR[0], template)

@@ -180,6 +180,7 @@ def test_a_model_in_python_becomes_one_of_sentence_transformers(tmp_path, kind):
     encoder.prompts = Prompts({"query": "the cat "} if kind == "words" else {})
     encoder.export(tmp_path / "model", LENGTH)
     model = load_model(tmp_path / "model")
+    model.encoder.normalizes = kind == "words"
     theirs = model.to_sentence_transformers()
     np.testing.assert_allclose(theirs.encode(TEXTS), model.encode(TEXTS), rtol=0, atol=1e-6)
     np.testing.assert_allclose(theirs.encode_query(TEXTS), model.encode(TEXTS, side="query"), rtol=0, atol=1e-6)
