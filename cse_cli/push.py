@@ -14,9 +14,10 @@ from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
 from cse_cli.runs.record import model_of_run
 from registry import EVALUATORS
-from registry.encoders.export import MODULES
+from registry.encoders.export import usage
 from registry.errors import CseError, MissingError
-from registry.resources.models import PRETRAINED, known
+from registry.prompts import Prompts
+from registry.resources.models import PRETRAINED, is_native, known
 
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.))(?![.-])[\w.-]*\w/(?![.-])[\w.-]*\w", re.ASCII)
 CARD, RECIPE, RESULT = "README.md", "recipe.toml", "result.json"
@@ -113,7 +114,7 @@ def _card(upload: Upload, repository: str) -> str:
         title=result.title,
         model=result.model,
         on=_training_text(upload),
-        repository=repository,
+        usage=usage(repository, Prompts.read(upload.directory), native=is_native(upload.directory)),
         rows="\n".join(_score_lines(upload)),
         seeds=seed_list([one.seed for one in upload.seeds]),
         seed=result.seed,
@@ -148,7 +149,7 @@ def _metadata(upload: Upload, name: str) -> str:
         base = result.model if f"model {result.model}" in result.commits else None
     metadata = ModelCardData(
         language=result.language,
-        library_name="sentence-transformers" if (upload.directory / MODULES).is_file() else "cse",
+        library_name="sentence-transformers" if is_native(upload.directory) else "cse",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "cse"],
         base_model=base,  # none if the Hub does not have it
@@ -218,10 +219,7 @@ _TEXT = """---
 {title}. Trained from `{model}` {on} by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by cosine
 similarity.
 
-```python
-from sentence_transformers import SentenceTransformer
-embeddings = SentenceTransformer("{repository}").encode(["A sentence.", "Another one."])
-```
+{usage}
 
 ## Scores
 

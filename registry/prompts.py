@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,10 +27,12 @@ class Prompts:
     Args:
         named: Name → text.
         default: Name of the prompt for sentences without a side, or None.
+        notes: Remarks about templates that cannot be prompts.
     """
 
     named: Mapping[str, str] = field(default_factory=dict)
     default: str | None = None
+    notes: Sequence[str] = ()
 
     @classmethod
     def read(cls, folder: Path) -> Prompts:
@@ -59,9 +61,25 @@ class Prompts:
         if not given:
             return self
         texts = {kind: self.named.get(text, text) for kind, text in given.items()}
-        own: dict[str, str] = {"default": self.choose()[1], **{side: self.choose(side)[1] for side in SIDES}}
+        own = self._chosen()
         chosen = {**(dict.fromkeys(own, texts.pop("all")) if "all" in texts else own), **texts}
         return Prompts({name: text for name, text in chosen.items() if text}, "default")
+
+    def after(self, text: str) -> Prompts:
+        """Return the prompts with a text in front of each, which is also the prompt of sentences without one."""
+        if not text:
+            return self
+        own = {**self.named, **self._chosen()}
+        return replace(self, named={name: text + prompt for name, prompt in own.items()}, default="default")
+
+    def write(self, folder: Path) -> None:
+        """Write the settings of a model that sentence-transformers opens."""
+        default = {} if self.default is None else {"default_prompt_name": self.default}
+        settings = {"prompts": dict(self.named), **default, "similarity_fn_name": "cosine"}
+        (folder / PROMPTS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def _chosen(self) -> dict[str, str]:
+        return {"default": self.choose()[1], **{side: self.choose(side)[1] for side in SIDES}}
 
 
 def parse_prompts(given: Sequence[str]) -> dict[str, str]:

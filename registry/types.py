@@ -359,7 +359,7 @@ class Encoder(Component, nn.Module):
     vocabulary: Vocabulary
     """Tokenizer of the encoder."""
     prompts: Prompts = Prompts()
-    """Text in front of sentences in evaluation."""
+    """Text in front of sentences in evaluation. An encoder with a template has none."""
     normalizes: bool = False
     """Whether evaluation scales the embeddings to length 1."""
 

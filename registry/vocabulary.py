@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from string import punctuation
+from string import ascii_letters, digits, punctuation
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -67,10 +67,18 @@ GAP, MASK = "{text}", "{mask}"
 """Placeholders of a template for the sentence and for the mask token."""
 
 
+SAMPLES = (
+    *("", "The cat sees 12 dogs.", "MASK", "don't", "1,000.5 km", '"(yes)" -- no?!', "...", "under_score @me #1"),
+    *("Größe, déjà vu", "猫在树上。", "Ёлка", "🙂 ok"),
+    *(f"{first}e" for first in f"{digits}{ascii_letters}{punctuation}"),
+)
+"""Sentences that show whether a tokenizer gives the same tokens for a prefix and a sentence as for one text."""
+
 Ending = Literal["stop", "spaced_stop", "stop_only"]
 """Rule for the end of a sentence in a template: see `ended`."""
 
 _FINAL = ".?\"'"
+_UNCUT = 2**31
 
 
 def ended(text: str, ending: Ending) -> str:
@@ -174,6 +182,26 @@ class HubVocabulary:
             settings += "" if self.template is None else f"|{self.template}"
             settings += f"|{self.end_with}" if self.end_in_training else ""
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
+
+    @property
+    def prefix(self) -> str | None:
+        """Text that the template has before the sentence, or None if it has more than that."""
+        before, _, after = (self.template or GAP).partition(GAP)
+        return None if after or MASK in before or self.end_with is not None else before
+
+    @cached_property
+    def prompt(self) -> str | None:
+        """Prefix that gives the same tokens if it is one text with the sentence, or None."""
+        if not self.prefix:
+            return self.prefix
+        texts = [self.prefix + text for text in SAMPLES]
+        together = self._backend.encode_batch_fast(texts, add_special_tokens=self.framed)
+        return self.prefix if [each.ids for each in together] == self.ids(SAMPLES, _UNCUT) else None
+
+    @property
+    def prompt_length(self) -> int:
+        """Number of tokens of the prompt."""
+        return self._single.length - self._plain.length
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return token IDs of sentences with special tokens, truncated to `max_length` plus the template."""

@@ -12,11 +12,10 @@ import numpy as np
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.runs.record import model_of_run
-from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError
 from registry.prompts import Side, parse_prompts
-from registry.resources.models import locate, without_pooler
+from registry.resources.models import is_native, locate, without_pooler
 from registry.types import Encoder
 
 if TYPE_CHECKING:
@@ -70,18 +69,11 @@ class Model:
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def to_sentence_transformers(self) -> SentenceTransformer:
-        """Return the same encoder as a `SentenceTransformer` with equal embeddings.
+        """Return the same encoder as a `SentenceTransformer` with equal embeddings, which cse computes if need be.
 
         Raises:
             MissingError: If sentence-transformers is not installed.
-            CseError: If the encoder has no such form: averages of word vectors, whitening, flows.
         """
-        if not (self.folder / MODULES).is_file():
-            raise CseError(
-                f"the encoder in '{self.folder}' cannot be converted for sentence-transformers",
-                "use the method `encode`",
-                code="model.no_sentence_transformer",
-            )
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -90,7 +82,14 @@ class Model:
                 "pip install sentence-transformers, or use the method `encode`",
                 code="model.missing_package",
             ) from error
-        return SentenceTransformer(str(self.folder), trust_remote_code=False)
+        if is_native(self.folder):
+            return SentenceTransformer(str(self.folder), trust_remote_code=False)
+        from registry.through_cse import CseEncoder
+
+        module, prompts = CseEncoder(self.encoder, self.max_length), self.encoder.prompts
+        return SentenceTransformer(
+            modules=[module], prompts=dict(prompts.named), default_prompt_name=prompts.default, trust_remote_code=False
+        )
 
     def to_transformers(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Return the transformer without pooling and heads, and its tokenizer.

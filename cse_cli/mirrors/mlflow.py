@@ -36,6 +36,7 @@ from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, RECIPE
 from registry.errors import TrackingError
 from registry.paths import make_folder
+from registry.resources.models import is_native
 
 _FILES = "model.sentence_transformer"
 """Directory in a logged model's artifacts in which MLflow's loaders expect its files."""
@@ -207,7 +208,7 @@ class MlflowMirror(Mirror):
         )
         folder = self._files.with_name("model")
         hard_link(source, folder / _FILES)
-        if (source / "modules.json").exists():  # otherwise, sentence-transformers cannot load the model
+        if is_native(source):  # MLflow opens models without `trust_remote_code`
             described = Model(run_id=self._id, model_id=made.model_id)
             described.add_flavor("sentence_transformers", code=None)
             described.add_flavor("python_function", loader_module="mlflow.sentence_transformers", data=_FILES)

@@ -202,7 +202,8 @@ class View(Section):
         encoder: Name of its encoder.
         column: Column of the data set that contains its sentences.
         augment: Augmenters in the order of application.
-        template: Text around each sentence, with the placeholders "{text}" and "{mask}". Default: that of the encoder.
+        template: Text around each sentence, with the placeholders "{text}" and "{mask}". If it is only text before
+            the sentence, it is a prompt of the saved model with the name of the view. Default: that of the encoder.
         dropout: Rate of all dropout layers while the encoder encodes this view. Default: the rates of the encoder.
     """
 

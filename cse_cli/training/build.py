@@ -16,7 +16,9 @@ from cse_cli.recipe.schema import Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.errors import CseError
+from registry.prompts import Prompts
 from registry.types import Encoder, Evaluator, Loss
+from registry.vocabulary import HubVocabulary
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,9 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     method = Method(encoders, views, queue, losses, terms)
     for name in {views[view].encoder for view in method.views_by_layer}:
         encoders[name].keep_layers()
+    plans = {name: _plan(name, recipe.views[name], view, encoders, terms) for name, view in views.items()}
+    for name in encoders:
+        encoders[name].prompts = _prompts(name, recipe, plans, encoders)
     evaluators = {name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()}
     for evaluator in evaluators.values():
         limits = evaluator.limit, recipe.evaluate.limit
@@ -135,7 +140,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     return Experiment(
         recipe=wiring,
         method=method,
-        plans={name: _plan(name, recipe.views[name], view, encoders, terms) for name, view in views.items()},
+        plans=plans,
         evaluators=evaluators,
     )
 
@@ -186,3 +191,37 @@ def _plan(
     read = [term for term in terms.values() if any(name in term.views_of(i) for i in term.views)]
     numbers = [term.column for term in read if term.column is not None]
     return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
+
+
+_SPLIT = "the tokenizer splits it differently as one text with a sentence"
+
+
+def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders: Mapping[str, Encoder]) -> Prompts:
+    """Return the prompts of an encoder: those of the encoders that it wraps, and the templates of its views.
+
+    Evaluation uses the template of the encoder instead, if it has one.
+    """
+    part, own = recipe.encoders[name], encoders[name].vocabulary
+    wrapped = [
+        encoders[part.params[r.parameter]].prompts for r in ENCODERS[part.name].references if r.kind == "encoder"
+    ]
+    named = {view: text for prompts in wrapped for view, text in prompts.named.items()}
+    notes = [note for prompts in wrapped for note in prompts.notes]
+    if not isinstance(own, HubVocabulary):
+        return Prompts(named, notes=tuple(notes))
+    if own.template is not None:
+        if own.prefix is not None and own.prompt is None:
+            notes.append(
+                f"encoders.{name}.template = {own.template!r}: only cse opens the saved model, because {_SPLIT}"
+            )
+        return Prompts(notes=tuple(notes))
+    for view, plan in plans.items():
+        if recipe.views[view].encoder != name or not isinstance(plan.vocabulary, HubVocabulary):
+            continue
+        given = plan.vocabulary
+        if given.prompt:
+            named[view] = given.prompt
+        elif given.prompt is None:
+            reason = "it is more than text before the sentence" if given.prefix is None else _SPLIT
+            notes.append(f"views.{view}.template = {given.template!r} is only for training, because {reason}")
+    return Prompts(named, notes=tuple(notes))

@@ -212,6 +212,8 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
     experiment = resolve(recipe, seed)
     if compute.warning:
         record.event("warning", text=compute.warning)
+    for note in experiment.scored.prompts.notes:
+        record.event("warning", text=note)
     for name, part in recipe.encoders.items():
         given, model = part.params.get("pooling"), part.params.get("model")
         own = own_pooling(locate(model)) if given and model else None

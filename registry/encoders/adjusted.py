@@ -164,7 +164,7 @@ class Adjusted(Encoder):
     def write(self, draft: Path) -> None:
         """Write settings, weights and model card of the adjustment."""
         about = f"The encoder in `base`, adjusted by {self.method}. {self.note}"
-        write_own(draft, {"format": self.method, "settings": self.settings(), "note": self.note}, about)
+        write_own(draft, {"format": self.method, "settings": self.settings(), "note": self.note}, about, self.prompts)
         write_weights(draft / ADJUSTMENT, self.tensors())
 
     @property

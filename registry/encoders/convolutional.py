@@ -71,7 +71,7 @@ class ConvolutionalEncoder(TransformerEncoder):
                 code="encoders.even_window",
             )
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
-        if not super().layout(0).loadable:
+        if not super().layout(0).loadable or self.vocabulary.template is not None:
             raise CseError(
                 f"convolutional: an export of '{self.model}' with these parameters cannot contain convolutions",
                 "set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint, and remove template, layer, prepend and "

@@ -38,6 +38,7 @@ class CopiedEncoder(Encoder):
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write the copy, shared parts included, in the format of the other encoder."""
+        self.target.prompts = self.prompts
         self.target.export(folder, max_length)
 
 

@@ -1,7 +1,8 @@
 """Export of an encoder to a directory that transformers and sentence-transformers load.
 
 The layout is the classic one of sentence-transformers, which release 6 still reads. `cse.json` contains the same
-settings in one file for `registry.encoders.saved`. Averages of two layers are written as a weighted mean of layers.
+settings in one file for `registry.encoders.saved`. Averages of two layers are written as a weighted mean of layers. A
+template that is only text before the sentence is the default prompt of sentence-transformers, which counts its tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch import Tensor, eye, tensor, zeros
 
 from registry.encoders.convolutions import Convolutions
 from registry.poolings import averaged
-from registry.resources.models import quiet_transformers, without_pooler
+from registry.prompts import SIDES, Prompts
+from registry.resources.models import THROUGH_CSE, quiet_transformers, without_pooler
 
 MODULES = "modules.json"
 """File that makes a directory a sentence-transformers model."""
@@ -59,6 +61,9 @@ class Layout:
         own: Format of the encoder, and parameters that sentence-transformers cannot express, such as a template. Its
             `settings`, if there are any, contain the pooling.
         prefix: Learned keys and values of every block.
+        prompts: Prompts of the encoder.
+        prompt: Template as a prompt, if sentence-transformers gives the same embeddings.
+        prompt_length: Number of its tokens.
     """
 
     pooling: str
@@ -70,6 +75,9 @@ class Layout:
     convolutions: Convolutions | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
     prefix: Tensor | None = None
+    prompts: Prompts = field(default_factory=Prompts)
+    prompt: str = ""
+    prompt_length: int = 0
 
 
 TOKEN_POOLINGS = {
@@ -87,33 +95,35 @@ def export_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path)
     pooling = {} if described else {"pooling": layout.pooling, "first_layer_index": layout.first_layer_index}
     settings = {**layout.own, **pooling, "max_length": layout.max_length, "origin": layout.origin}
     before = model.config.output_hidden_states
+    longest = layout.max_length + (layout.prompt_length if layout.loadable else 0)
     with drafted(folder) as draft:
         model.config.output_hidden_states = before if described else averaged(layout.pooling) is not None
         try:
-            _save(model, tokenizer, layout.max_length, draft)
+            _save(model, tokenizer, longest, draft)
         finally:
             model.config.output_hidden_states = before
         if not layout.loadable:
             about = "".join(f"- {key} = {value}\n" for key, value in settings.items())
-            write_own(draft, settings, f"Trained by cse. {_IGNORED}:\n\n{about}")
+            write_own(draft, settings, f"Trained by cse. {_IGNORED}:\n\n{about}", layout.prompts)
             for number, layer in enumerate(layout.dense, start=1):
                 _write_dense(*layer, draft / f"{number}_Dense")
             if layout.prefix is not None:
                 write_weights(draft / PREFIX, {"prefix": layout.prefix})
             return
-        lengths = {"max_seq_length": layout.max_length, "do_lower_case": False}
+        lengths = {"max_seq_length": longest, "do_lower_case": False}
         write_json(draft / "sentence_bert_config.json", {**lengths, "model_args": without_pooler(model.config)})
-        write_json(draft / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
+        prompts = layout.prompts.after(layout.prompt)
+        prompts.write(draft)
         modules = ["Transformer", *_write_modules(model, layout, draft)]
         write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
         head = {"head": "dense" if layout.dense else "none"}
-        if not described:
+        if not layout.own:
             settings = {**settings, **head}
         if layout.convolutions is not None:
             settings["activation"] = layout.convolutions.activation
-        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT if described else 1, **settings})
+        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT if layout.own else 1, **settings})
         note = "" if layout.convolutions is None else PADDING_NOTE
-        write_card(draft, {**settings, "pooling": layout.pooling, **head}, note)
+        write_card(draft, {**settings, "pooling": layout.pooling, **head, "max_length": longest}, prompts, note)
 
 
 @contextmanager
@@ -152,7 +162,7 @@ def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
     write_json(folder / MODULES, [*modules, added])
     settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     write_json(folder / SETTINGS, {**settings, "head": "dense"})
-    write_card(folder, {**settings, "head": "dense"}, note)
+    write_card(folder, {**settings, "head": "dense"}, Prompts.read(folder), note)
 
 
 def _module(index: int, kind: str) -> dict[str, Any]:
@@ -174,10 +184,17 @@ def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
         tokenizer.model_max_length, tokenizer.pad_token = before
 
 
-def write_own(folder: Path, settings: Mapping[str, Any], about: str) -> None:
-    """Write settings and model card of a directory that only cse opens."""
+def write_own(folder: Path, settings: Mapping[str, Any], about: str, prompts: Prompts) -> None:
+    """Write settings, prompts and model card of a directory that only cse opens, and the name of the module that does.
+
+    sentence-transformers imports the module only with `trust_remote_code=True`. It fails otherwise, instead of reading
+    the directory as another model.
+    """
     write_json(folder / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
-    (folder / "README.md").write_text(_OWN_CARD.format(about=about), encoding="utf-8")
+    prompts.write(folder)
+    write_json(folder / MODULES, [{"idx": 0, "name": "0", "path": "", "type": THROUGH_CSE}])
+    text = _OWN_CARD.format(about=about, usage=usage("this/directory", prompts, native=False))
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
@@ -250,10 +267,34 @@ def write_weights(file: Path, weights: Mapping[str, Tensor], *, marked: bool = T
     save_file(copied, file, metadata={"format": "pt"} if marked else None)
 
 
-def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:
+def write_card(folder: Path, settings: Mapping[str, Any], prompts: Prompts, note: str = "") -> None:
     """Write the model card of an export for sentence-transformers."""
-    text = _CARD.format(**settings)
+    text = _CARD.format(**settings, usage=usage("this/directory", prompts))
     (folder / "README.md").write_text(f"{text}\n{note}\n" if note else text, encoding="utf-8")
+
+
+def usage(name: str, prompts: Prompts, *, native: bool = True) -> str:
+    """Return the part of a model card that shows how sentence-transformers encodes, with which prompts.
+
+    Args:
+        name: Directory or repository of the model.
+        prompts: Prompts of the model.
+        native: Whether sentence-transformers opens the model without cse.
+    """
+    opened = f'SentenceTransformer("{name}"{"" if native else ", trust_remote_code=True"})'
+    sides = [side for side in SIDES if prompts.choose(side)[1] != prompts.choose()[1]]
+    if sides:
+        calls = [f"model = {opened}", 'embeddings = model.encode(["A sentence."])']
+        calls += [f'embeddings = model.encode_{side}(["A {side}."])' for side in sides]
+    else:
+        calls = [f'embeddings = {opened}.encode(["A sentence."])']
+    lines = ["```python", "from sentence_transformers import SentenceTransformer", *calls, "```"]
+    if prompts.named:
+        lines += ["", "Text before a sentence, by `prompt_name`:", ""]
+        lines += [f"- `{name}`: `{text!r}`" for name, text in prompts.named.items()]
+    for note in prompts.notes:
+        lines += ["", f"{note}."]
+    return "\n".join(lines)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -271,10 +312,7 @@ tags: [sentence-transformers, feature-extraction, cse]
 Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Compare its embeddings by cosine.
 Pooling `{pooling}`, head `{head}`, at most {max_length} tokens.
 
-```python
-from sentence_transformers import SentenceTransformer
-embeddings = SentenceTransformer("this/directory").encode(["A sentence."])
-```
+{usage}
 
 `transformers.AutoModel.from_pretrained(DIRECTORY, add_pooling_layer=False)` loads the same weights without the pooling;
 `cse evaluate DIRECTORY` scores it.
@@ -287,7 +325,10 @@ tags: [cse]
 
 {about}
 
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`.
+Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. If cse is
+installed, sentence-transformers computes the embeddings through it:
+
+{usage}
 """
 
 _IGNORED = "transformers loads the model, but ignores these settings and would give other embeddings"

@@ -1,9 +1,10 @@
 """Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
-The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
-has a `modules.json` only if sentence-transformers can give the same embeddings. A directory of sentence-transformers is
-read only if all of its modules, settings and their values are listed here. Others are opened through
-sentence-transformers.
+The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. If
+sentence-transformers cannot give the same embeddings, its `modules.json` names the module that computes them through
+cse. An encoder with a template has no prompts, which are the same template for sentence-transformers. A directory of
+sentence-transformers is read only if all of its modules, settings and their values are listed here. Others are opened
+through sentence-transformers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from registry.encoders.two import PARTS, TwoEncoders
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.prompts import PROMPTS, Prompts
-from registry.resources.models import load_skeleton, load_tokenizer, locate
+from registry.resources.models import is_native, load_skeleton, load_tokenizer, locate
 from registry.types import BUILT_IN, Encoder
 
 _FIRST_LAYERS = {"first_last": 0, "avg_first_last": 1}
@@ -165,7 +166,8 @@ def _open_model(model: str, given: dict[str, Any]) -> tuple[Encoder, int]:
                 problem = f"{error.message}, and sentence-transformers supports no other pooling and no template"
                 raise CseError(problem, "remove --pooling and --template", code=error.code) from error
             return open_with_library(folder)
-        encoder.prompts = Prompts.read(folder)
+        if getattr(encoder.vocabulary, "template", None) is None:
+            encoder.prompts = Prompts.read(folder)
         return encoder, limit
 
 
@@ -355,7 +357,7 @@ def _pooling(folder: Path) -> str:
 def own_pooling(folder: Path) -> str | None:
     """Return the pooling that a sentence-transformers directory declares, or None if cse supports none of it."""
     with suppress(_UnsupportedError):
-        return _read_modules(folder).pooling if (folder / MODULES).is_file() else None
+        return _read_modules(folder).pooling if is_native(folder) else None
     return None
 
 

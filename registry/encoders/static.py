@@ -13,7 +13,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.averages import TokenAverage, inverse_frequency, zipf
-from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, write_json, write_weights
+from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, usage, write_json, write_weights
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Pieces
@@ -56,7 +56,9 @@ class StaticAverage(TokenAverage):
                 "max_length": max_length,
             }
             write_json(draft / SETTINGS, settings)
-            (draft / "README.md").write_text(_CARD.format(**settings), encoding="utf-8")
+            self.prompts.write(draft)
+            text = _CARD.format(**settings, usage=usage("this/directory", self.prompts))
+            (draft / "README.md").write_text(text, encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path, settings: Mapping[str, Any]) -> StaticAverage:  # noqa: ARG003 - the hook's form
@@ -78,10 +80,7 @@ tags: [sentence-transformers, cse]
 Distilled by [cse](https://pypi.org/project/cse-registry/) from `{origin}`: the mean of one vector per token, at most
 {max_length} tokens. Compare its embeddings by cosine.
 
-```python
-from sentence_transformers import SentenceTransformer
-embeddings = SentenceTransformer("this/directory").encode(["A sentence."])
-```
+{usage}
 
 `cse evaluate DIRECTORY` scores it.
 """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -83,7 +84,8 @@ class TransformerEncoder(Encoder):
         random_weights: Whether the weights are random, for a baseline or a fast test.
         template: Text around every sentence, in which "{text}" is the sentence and "{mask}" the mask token, for example
             'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
-            `data.max_length` and `evaluate.max_length`. A view can have another template. Several "{text}" need other
+            `data.max_length` and `evaluate.max_length`. If it is only text before the sentence, it is the default
+            prompt of an export in sentence-transformers. A view can have another template. Several "{text}" need other
             text between them. The embeddings of several templates are averaged, in evaluation only.
         template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Then "mask" and
             "last_mask" also read a mask token that the sentence contains. Default: false.
@@ -428,16 +430,20 @@ class TransformerEncoder(Encoder):
         length = max_length if self.max_length is None else min(max_length, self.max_length)
         alone = len(self.templates) == 1 and not self.template_joined and self.layer is None and self.prepend is None
         described = pooling in BUILT_IN and pooling not in ("last", "weighted_mean", "text")
+        made = partial(
+            Layout, pooling, dense, length, self.model, prompts=self.prompts, prompt=self.vocabulary.prompt or "",
+            prompt_length=self.vocabulary.prompt_length,
+        )  # fmt: skip
         if is_split(self.backbone) and alone and described:  # a model of BERT's family with one of its poolings
             denoised = self.denoise if self.denoise_at_eval else None
             special = {"template": template, "end_with": end_with, "denoise": denoised}
             given = {key: value for key, value in special.items() if value is not None}
             own: dict[str, Any] = {"format": "template", **given} if given else {}
-            return Layout(pooling, dense, length, self.model, not own, self.first_layer_index, own=own)
+            return made(loadable=self._only_prompt(given), first_layer_index=self.first_layer_index, own=own)
         settings = self.settings()
-        plain = self._as_trained and settings.keys() <= {"pooling", "attention"}
+        plain = self._as_trained and self._only_prompt(settings.keys() - {"pooling", "attention"})
         own = {"format": self.saved_as, "settings": settings}
-        return Layout(pooling, dense, length, self.model, plain and pooling in TOKEN_POOLINGS, own=own)
+        return made(loadable=plain and pooling in TOKEN_POOLINGS, own=own)
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""
@@ -453,6 +459,11 @@ class TransformerEncoder(Encoder):
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:  # noqa: ARG002 - a hook
         """Return the features (B, L, D) for the pooling from the states of the layers that it uses."""
         return list(states)
+
+    def _only_prompt(self, special: Collection[str]) -> bool:
+        """Return whether a prompt replaces these parameters in sentence-transformers."""
+        alone = set(special) == {"template"} and len(self.templates) == 1
+        return not special or (alone and self.vocabulary.prompt is not None)
 
     def _rows(self, tokens: Tokens) -> Rows:
         if self.prepend is None:

@@ -87,7 +87,7 @@ class TwoEncoders(Encoder):
             for name, part in zip(PARTS, (self.first, self.second), strict=True):
                 part.export(draft / name, max_length)
             about = f"Embeddings of the encoders in `first` and `second`, joined by {self.method}."
-            write_own(draft, {"format": self.method, "settings": self.settings()}, about)
+            write_own(draft, {"format": self.method, "settings": self.settings()}, about, self.prompts)
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters except the two encoders."""

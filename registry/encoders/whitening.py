@@ -76,6 +76,7 @@ class LinearAdjustment(Adjusted):
         if not self.fitted or "format" in settings:
             super().write(draft)
             return
+        self.prompts.write(draft / BASE)
         append_dense(draft / BASE, self._dense["weight"], self._dense["bias"], self.note)
         for child in (draft / BASE).iterdir():
             child.rename(draft / child.name)

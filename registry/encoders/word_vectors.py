@@ -52,7 +52,7 @@ class WordAverage(TokenAverage):
         """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
         settings = {"format": "word_average", "lower": self.vocabulary.lower, "max_length": max_length}
         with drafted(folder) as draft:
-            write_own(draft, settings, "Averages of word vectors.")
+            write_own(draft, settings, "Averages of word vectors.", self.prompts)
             (draft / WORDS).write_text(json.dumps(self.vocabulary.words, ensure_ascii=False), encoding="utf-8")
             write_weights(draft / VECTORS, {"table": self.table}, marked=False)
 

@@ -491,7 +491,10 @@ def without_pooler(settings: Any) -> dict[str, bool]:
 MARKS = ("config.json", "modules.json", "cse.json")
 """Files that mark a model directory: at least one of them exists."""
 
-_VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
+THROUGH_CSE = "registry.through_cse.CseEncoder"
+"""Module of sentence-transformers that computes embeddings through cse, in a directory that only cse opens."""
+
+_VOCABULARIES = ("tokenizer.json", "vocab.*", "words.json", "*.model", "tokenizer.model*", "*.spm")
 _ADAPTER = "adapter_config.json"
 _NOTES = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 _DOCUMENTATION = ("*.md", "*.png", "*.jpg", "*.svg", "*.gif", "*.pdf", "LICENSE*", "NOTICE*", ".*")
@@ -508,7 +511,7 @@ _OTHER_WEIGHTS = (
     "*.gguf",
 )
 """Patterns of weight files, of which only those in `needed_files` are read."""
-_SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
+_SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "prefix.safetensors")  # of the encoder `prefixed`
 _OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
 _WEIGHTS = (  # the first form that exists is used
     ("model.safetensors",),
@@ -524,8 +527,10 @@ _MODULE = re.compile(r"(\w+_)?\d+_\w+(/(\w+_)?\d+_\w+)?")
 
 def needed_files(names: Sequence[str]) -> list[str]:
     """Return the files of a repository to download: settings, vocabulary, and PyTorch weights in one format."""
+    encoders = ["", *(name.removesuffix("cse.json") for name in sorted(names) if name.endswith("/cse.json"))]
     modules = {name.rpartition("/")[0] for name in names}
-    folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
+    others = (folder for folder in sorted(modules) if any(_MODULE.fullmatch(folder.removeprefix(e)) for e in encoders))
+    folders = [*encoders, *(f"{folder}/" for folder in others)]
     chosen: list[str] = []
     for folder in folders:
         here = [name.removeprefix(folder) for name in names if name.startswith(folder)]
@@ -541,9 +546,11 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def complete(folder: Path) -> bool:
-    """Return whether a directory contains a configuration, all weights and a vocabulary."""
+    """Return whether a directory contains a configuration, all weights and a vocabulary, or several such encoders."""
     if not any((folder / name).is_file() for name in MARKS):
         return False
+    if encoders := [file.parent for file in folder.glob("*/cse.json")]:
+        return all(map(complete, encoders))
     try:
         shards = _shards(folder)
     except ValueError:
@@ -560,6 +567,12 @@ def complete(folder: Path) -> bool:
 def has_vocabulary(folder: Path) -> bool:
     """Return whether a model directory has a tokenizer."""
     return any(file for pattern in _VOCABULARIES for file in folder.glob(pattern))
+
+
+def is_native(folder: Path) -> bool:
+    """Return whether sentence-transformers opens a directory without cse."""
+    file = folder / "modules.json"
+    return file.is_file() and THROUGH_CSE not in file.read_text(encoding="utf-8")
 
 
 def check_files(folder: Path) -> None:

@@ -224,6 +224,7 @@ ROUTER = "modules.json router_config.json query_0_Static/model.safetensors 0_Rou
         ("source.spm target.spm vocab.json pytorch_model.bin", ""),
         ("modules.json 1_Pooling/config.json 2_Dense/model.safetensors", "2_Dense/pytorch_model.bin x/y.json"),
         (ROUTER, ""),
+        ("cse.json base/cse.json base/config.json base/1_Pooling/config.json", "y/config.json adapter/a.safetensors"),
         ("model.safetensors", "model.fp16.safetensors adapter.safetensors"),
     ],
 )
@@ -243,6 +244,16 @@ def test_a_snapshot_is_complete_with_all_shards_and_a_vocabulary(tmp_path):
     for vocabulary in ("tokenizer.json", "vocab.txt"):
         (folder / vocabulary).unlink(missing_ok=True)
     assert not complete(folder)
+
+
+def test_a_snapshot_of_several_encoders_needs_each(tmp_path):
+    (tmp_path / "cse.json").touch()
+    for name in ("first", "second"):
+        tiny_bert(tmp_path, name=name)
+        (tmp_path / name / "cse.json").touch()
+    assert complete(tmp_path)
+    (tmp_path / "second" / "model.safetensors").unlink()
+    assert not complete(tmp_path)
 
 
 def test_a_snapshot_without_a_model_at_its_root_has_weights_in_its_modules(tmp_path):

@@ -8,9 +8,10 @@ import torch
 from registry.masking import Masking
 from registry.tokens import Pieces, Sample, Tokens
 from registry.vocabulary import HubVocabulary
+from tests.registry.encoders.test_families import byte_level
 from tests.registry.test_vocabulary import byte_level_roberta
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_bert
+from tests.support.tiny import tiny_bert, tiny_gpt2
 
 BERT = 'This sentence of "{text}" means {mask}.'
 ROBERTA = "This sentence : ' {text} ' means {mask}."
@@ -43,6 +44,35 @@ def test_cached_ids_and_assembled_pieces_are_one_and_say_where_the_sentence_stan
         assert tuple(tokens.ids[row][tokens.text[row] == 1].tolist()) == piece.first
     _, hidden = Masking("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
     assert torch.equal(hidden, tokens.text == 1)
+
+
+@pytest.mark.parametrize(
+    ("template", "prefix", "prompt"),
+    [
+        (None, "", ""),
+        ("{text}", "", ""),
+        ("query: {text}", "query: ", "query: "),
+        ("query:{text}", "query:", "query:"),
+        ("query{text}", "query", None),  # one word with the sentence
+        ("query: {text}.", None, None),
+        ("a {text} is a {text}", None, None),
+        ("{mask} is {text}", None, None),
+    ],
+)
+def test_a_template_is_a_prompt_if_one_text_has_the_same_tokens(template, prefix, prompt):
+    vocabulary = HubVocabulary("mini_en", template)
+    assert (vocabulary.prefix, vocabulary.prompt) == (prefix, prompt)
+    if prompt is not None:
+        plain = HubVocabulary("mini_en").ids([prompt + text for text in TEXTS], 6 + vocabulary.prompt_length)
+        assert vocabulary.ids(TEXTS, 6) == plain
+    if template:
+        assert HubVocabulary("mini_en", template, "stop").prompt is None
+
+
+def test_a_byte_level_tokenizer_can_join_the_end_of_a_prompt_with_a_sentence(tmp_path):
+    folder = tiny_gpt2(tmp_path)
+    byte_level(folder)
+    assert [HubVocabulary(str(folder), text).prompt for text in ("a. {text}", "a.{text}")] == ["a. ", None]
 
 
 @pytest.mark.slow

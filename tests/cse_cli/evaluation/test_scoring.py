@@ -116,6 +116,12 @@ def test_prompts_of_a_model_and_of_a_user(tmp_path):
     ]:  # fmt: skip
         made = load_model(model, "mean", prompts=asked).encode(text, side=side)
         assert np.array_equal(made, plain.encode(prompt + text)), (asked, side)
+    framed, prompted = (
+        load_model(model, "mean", "in {text} ."),
+        load_model(model, "mean", "in {text} .", prompts="two "),
+    )
+    assert np.array_equal(framed.encode(text, side="query"), plain.encode(f"in {text} ."))
+    assert np.array_equal(prompted.encode(text), plain.encode(f"in two {text} ."))
     with refuses("prompts.two_prompts", "query", "'b'"):
         Settings(None, None, None, "cpu", prompts=["query=a", "query=b"])
 

@@ -49,7 +49,7 @@ class BagOfWords(Encoder):
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write the embeddings and the tokenizer."""
-        save_encoder(folder, "bag_of_words", {"dim": self.dim}, self.state_dict(), max_length)
+        save_encoder(folder, "bag_of_words", {"dim": self.dim}, self.state_dict(), max_length, self.prompts)
         self.vocabulary.tokenizer.save_pretrained(folder)
 
     @classmethod

@@ -1,14 +1,13 @@
-"""Every family of architectures gives transformers' own vectors and gradients, packed or padded, saved and reopened."""
+"""Every family of architectures gives transformers' own vectors and gradients, packed or padded."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from registry.encoders import architectures
-from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.resources.models import load_model
-from tests.registry.encoders.vectors import reopened, slow_pool, tokens_of
+from tests.registry.encoders.vectors import slow_pool, tokens_of
 from tests.support.chosen import these
 from tests.support.errors import refuses
 from tests.support.families import DECODERS, FAMILIES, tiny
@@ -94,23 +93,6 @@ def test_a_step_has_the_gradient_of_a_plain_loop(tmp_path, family):
 def test_packed_rows_are_exact_where_they_are_used(tmp_path, family):
     packs = architectures.runs_packed(TransformerEncoder(str(tiny(tmp_path, family)), "mean").backbone)
     assert packs is (family != "gemma2")  # whose scores have a limit
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("pooling", ["last", "mean", "weighted_mean"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_an_export_comes_back_here_and_in_sentence_transformers(tmp_path, family, pooling):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    encoder = TransformerEncoder(str(tiny(tmp_path, family)), pooling)
-    expected = encoder.encode_for_eval(tokens_of(encoder))
-    folder = tmp_path / "saved" / "model"
-    reopened(encoder, folder, length=24, only_here=False)
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    torch.testing.assert_close(theirs.encode(TEXTS, convert_to_tensor=True), expected, rtol=0, atol=1e-5)
-    theirs.save(str(tmp_path / "theirs"))
-    back, length = open_encoder(str(tmp_path / "theirs"))
-    assert length == 24
-    torch.testing.assert_close(back.encode_for_eval(tokens_of(back)), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "llama", "distilbert"])

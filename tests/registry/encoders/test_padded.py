@@ -6,6 +6,7 @@ import torch
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
+from registry.resources.models import is_native
 from tests.registry.encoders import vectors
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
@@ -91,6 +92,6 @@ def test_an_export_comes_back_and_only_here(encoder, tmp_path):
     assert length == 12
     tokens = tokens_of(encoder)
     torch.testing.assert_close(again.encode_for_eval(tokens), encoder.encode_for_eval(tokens), rtol=0, atol=0)
-    assert not (tmp_path / "model" / "modules.json").exists()
+    assert not is_native(tmp_path / "model")
     assert "positions = 20" in (tmp_path / "model" / "README.md").read_text()
     assert type(open_encoder(str(tmp_path / "model"), "cls")[0]) is TransformerEncoder

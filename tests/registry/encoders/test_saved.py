@@ -6,10 +6,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+from registry.encoders.export import usage
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
 from registry.heads.mlp import Mlp
+from registry.prompts import Prompts
 from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
@@ -99,6 +101,24 @@ def test_the_layout_is_the_classic_one(tmp_path):
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 12
     assert str(tmp_path / "tiny") in (folder / "README.md").read_text()
+
+
+def test_a_card_shows_the_prompts_and_the_sides_that_have_their_own():
+    named = Prompts({"query": "find: ", "anchor": "not "}, notes=["views.x.template is only for training"])
+    shown = usage("me/tiny", named).split("\n")
+    assert [line.partition(" = ")[2] for line in shown if " = " in line] == [
+        'SentenceTransformer("me/tiny")',
+        'model.encode(["A sentence."])',
+        'model.encode_query(["A query."])',
+    ]
+    assert shown[-4:] == ["- `query`: `'find: '`", "- `anchor`: `'not '`", "", "views.x.template is only for training."]
+    template = Prompts().after("to: ")
+    assert (template.named, template.default) == (dict.fromkeys(("default", "query", "document"), "to: "), "default")
+    text = usage("a", template, native=False)
+    assert 'SentenceTransformer("a", trust_remote_code=True).encode(' in text
+    assert "encode_query" not in text
+    both = {"query": "to: find: ", "anchor": "to: not ", "default": "to: ", "document": "to: "}
+    assert named.after("to: ").named == both
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from registry.encoders.whitening import Moments, whitening
 from registry.errors import MissingError, RunFailedError, UnknownNameError
 from registry.heads.mlp import Mlp
 from registry.resources import catalog
+from registry.resources.models import is_native
 from tests.registry.encoders.vectors import Given, encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
@@ -114,7 +115,7 @@ def test_the_encoder_needs_a_fit_also_when_saved_and_refuses_views(tmp_path):
     with refuses("encoders.no_views", "'whitening'", "[evaluate] encoder"):
         encoder.encode(tokens, encoder.embed(tokens))
     encoder.export(tmp_path / "model", 12)
-    assert not (tmp_path / "model" / "modules.json").exists()
+    assert not is_native(tmp_path / "model")
     again, _ = open_encoder(str(tmp_path / "model"))
     with refuses("encoders.not_fitted", "'whitening'"):
         encoding(again)(TEXTS)

@@ -115,7 +115,8 @@ def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     encoder = build(file, lower=True)
     folder = tmp_path / "out" / "model"
     reopened(encoder, folder, ["The cat.", "the U.S.", "dog"], 100)
-    assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
+    names = {"README.md", "cse.json", "config_sentence_transformers.json", "modules.json"}
+    assert {child.name for child in folder.iterdir()} == names | {"vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
     for given in ("pooling", "template"):
         with refuses("encoders.unsupported_setting", f"has no {given}", f"--{given}"):

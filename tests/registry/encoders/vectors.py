@@ -4,6 +4,7 @@ import torch
 
 from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import WordVocabulary
+from registry.resources.models import is_native
 from registry.testing.materials import PlainEncode
 from registry.types import Encoder
 from tests.support.tiny import sentences
@@ -22,7 +23,7 @@ def reopened(encoder, folder, texts=None, length=12, only_here=True):
     """Save an encoder, and return it from its directory, after a look at vectors, length and who can open it."""
     encoder.export(folder, length)
     again, limit = open_encoder(str(folder))
-    assert (limit, again.training, (folder / "modules.json").exists()) == (length, False, not only_here)
+    assert (limit, again.training, is_native(folder)) == (length, False, not only_here)
     texts = texts or sentences()
     assert torch.equal(encoding(again, length)(texts), encoding(encoder, length)(texts))
     return again
