@@ -56,6 +56,7 @@ def pages() -> dict[str, str]:
         noted
         | checked_pages()
         | {
+            "llms.txt": (PAGES / "scripting.md").read_text(encoding="utf-8"),
             "reference/layers.svg": layers_svg(),
             "reference/python.ipynb": notebook(PAGES / "python.md"),
             "reference/first_run.ipynb": notebook(PAGES / "tutorials" / "notebook.md"),
