@@ -423,8 +423,8 @@ def print_log(name: str, *, follow: bool = False, json_: bool = False) -> None:
         for event, end in read_events(run.about.path, position, without=() if json_ else ("system", "file", "tags")):
             position = end
             if json_:
-                line = {"kind": event.kind, "time": event.time, **event.data}
-                sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+                document = {"kind": event.kind, "time": event.time, **event.data}
+                sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
                 continue
             if event.kind == "metrics":
                 if event.time - last_step < EVERY or "train/loss" not in event.data["values"]:
