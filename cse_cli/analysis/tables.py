@@ -49,26 +49,41 @@ OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
 
-class Block(NamedTuple):
-    """Rows of a table that stay together: `shown`, then one for each of your experiments.
+class Cells(NamedTuple):
+    """Cells that one of your experiments fills.
 
     Args:
-        shown: Reported and other finished rows.
-        runs: Your experiments, each with the number of configurations of which it is the best.
-        columns: Columns of these experiments.
-        row: Reported row that they reproduce.
+        experiment: Runs.
+        columns: Columns of the cells.
         reported: Heading → cell to compare with. None compares with the untrained encoder.
     """
 
-    shown: Sequence[ScoreRow]
-    runs: Chosen = ()
-    columns: Sequence[ScoreColumn] = ()
-    row: ScoreRow | None = None
+    experiment: Experiment
+    columns: Sequence[ScoreColumn]
     reported: Mapping[str, Score] | None = None
 
 
+@dataclass(frozen=True)
+class OwnRow:
+    """A row of your experiments that `build` makes.
+
+    Args:
+        cells: Cells of its experiments. Several only in a study, whose columns can have separate runs.
+        row: Row that they reproduce, or are compared with.
+        best_of: Number of configurations of which the experiment is the best.
+        name: Name of the row, which replaces title and settings of the recipe.
+        scores: Heading → cell, if the cells are already compared. Then the row has no notes.
+    """
+
+    cells: Sequence[Cells]
+    row: ScoreRow | None = None
+    best_of: int = 1
+    name: str = ""
+    scores: Mapping[str, Score] | None = None
+
+
 def build(
-    blocks: Iterable[Block],
+    blocks: Iterable[Sequence[ScoreRow | OwnRow]],
     columns: Sequence[ScoreColumn],
     experiments: Sequence[Experiment],
     primary: str,
@@ -80,7 +95,7 @@ def build(
     """Return the table of these blocks, with word overlap last.
 
     Args:
-        blocks: Blocks in order.
+        blocks: Rows that stay together: reported and other finished rows, and rows of your experiments.
         columns: Columns of the table.
         experiments: Your experiments in the table, for the word overlap.
         primary: Heading of the column that judges a row, and by which blocks are ranked.
@@ -88,14 +103,10 @@ def build(
         first: Rows before all blocks.
         about: Fields of the table.
     """
-    made: list[list[ScoreRow]] = []
-    for block in blocks:
-        rows = list(block.shown)
-        for experiment, best_of in block.runs:
-            scores = compared_scores(experiment, block.columns, block.reported, only_judging=ranked)
-            row = measured_row(experiment, correct_row(scores, primary), block.row, best_of, primary)
-            rows.append(row)
-        made.append(rows)
+    made = [
+        [row if isinstance(row, ScoreRow) else measured_row(row, primary, only_judging=ranked) for row in block]
+        for block in blocks
+    ]
     if ranked:
         made.sort(key=lambda rows: rank_by(primary, rows[0]))
         about["ranking"] = primary
@@ -103,6 +114,53 @@ def build(
         columns=tuple(column.heading for column in columns),
         rows=(*first, *(row for rows in made for row in rows), *word_overlap_row(experiments, columns)),
         **about,
+    )
+
+
+def measured_row(own: OwnRow, primary: str, *, only_judging: bool) -> ScoreRow:
+    """Return a row with the marks of its cells, and with the verdict on the reported row that it reproduces.
+
+    Args:
+        own: Experiments of the row.
+        primary: Heading of the cell that is tested first and has the verdict.
+        only_judging: As in `compared_scores`.
+    """
+    compared = [compared_scores(*cells, only_judging=only_judging) for cells in own.cells if own.scores is None]
+    corrected = correct_row({heading: score for of_one in compared for heading, score in of_one.items()}, primary)
+    scores, notes = dict(own.scores or {}), list[str]()
+    for (experiment, *_), of_one in zip(own.cells, compared, strict=False):
+        marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
+        scores |= {heading: corrected[heading].marked(**marks) for heading in of_one}
+        if of_one or len(own.cells) == 1:
+            unreadable = experiment.status == "unreadable"
+            doubts = {
+                NO_FILE: experiment.status == "missing",
+                UNREADABLE.format(why_unreadable(experiment.latest) if unreadable else ""): unreadable,
+                experiment.plan.text: experiment.plan.mode == "incomplete",
+                BEST_OF.format(own.best_of): not experiment.fresh,
+            }
+            notes += [doubt for doubt, holds in doubts.items() if holds]
+            notes += [*experiment.notes, *mixed_environments(experiment.results)]
+        if own.row is not None and own.row.paper and primary in of_one:
+            notes += verdict_note(experiment, own.row, corrected[primary])
+    first, row = own.cells[0].experiment, own.row
+    return ScoreRow(
+        source="measured",
+        name=own.name or first.latest.title,
+        paper=row and row.paper,
+        table=row and row.table,
+        reproduces=row and row.name,
+        recipe=first.recipe,
+        copies=first.names[1:],
+        recipe_hash=first.latest.recipe_hash if len(own.cells) == 1 else None,
+        experiment=first.latest.experiment,
+        settings=() if own.name else first.settings,
+        configurations=own.best_of,
+        model=first.latest.model,
+        language=first.latest.language,
+        seeds=tuple(sorted({seed for cells in own.cells for seed in cells.experiment.seeds})),
+        scores=scores,
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -127,16 +185,16 @@ def paper_table(
         ]
         for row in reported
     }
-    blocks = [
-        Block([row], [(one, 1) for one in by_name[row.name]], _columns_of_row(table, row, by_name), row, row.scores)
-        for row in reported
-    ]
+    blocks: list[list[ScoreRow | OwnRow]] = []
+    for row in reported:
+        columns = columns_of_row(table, row, by_name)
+        blocks.append([row, *(OwnRow([Cells(one, columns, row.scores)], row) for one in by_name[row.name])])
     own = [one for of_row in by_name.values() for one in of_row]
-    about = _about(key, identifier)
+    about = about_table(key, identifier)
     return build(blocks, columns_of(table), own, judging_column(table).name, ranked=False, **about), bool(own)
 
 
-def _about(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "", **more: Any) -> dict[str, Any]:
+def about_table(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "") -> dict[str, Any]:
     """Return the fields of a paper's table, with the doubts about the whole table."""
     paper = papers.load(key)
     table = paper.tables[identifier]
@@ -147,11 +205,10 @@ def _about(key: str, identifier: str, remarks: Iterable[str] = (), heading: str 
         "paper": key,
         "table": identifier,
         "remarks": (*remarks, *(flag.note for flag in table.flags if flag.row is None)),
-        **more,
     }
 
 
-def _columns_of_row(
+def columns_of_row(
     table: Table, row: ScoreRow, by_name: Mapping[str, Sequence[Experiment]], study: Study | None = None
 ) -> list[ScoreColumn]:
     """Return the columns in which runs next to a reported row have scores. `by_name` has the runs of each row."""
@@ -179,57 +236,6 @@ def compared_scores(
             score = (score if tested else score.untested()).model_copy(update={"digits": column.digits})
             scores[column.heading] = score
     return scores
-
-
-def measured_row(
-    experiment: Experiment,
-    scores: Mapping[str, Score],
-    reproduces: ScoreRow | None = None,
-    best_of: int = 1,
-    primary: str = "",
-) -> ScoreRow:
-    """Return the row of an experiment, with the marks of its cells and the verdict on the row that it reproduces.
-
-    Args:
-        experiment: Runs of the row.
-        scores: Heading → cell.
-        reproduces: Reported row that the cells are compared with.
-        best_of: Number of configurations of which this one has the best mean dev score.
-        primary: Heading of the cell for the verdict. Empty for no verdict.
-    """
-    latest = experiment.latest
-    notes = {
-        NO_FILE: experiment.status == "missing",
-        UNREADABLE.format(why_unreadable(latest) if experiment.status == "unreadable" else ""): (
-            experiment.status == "unreadable"
-        ),
-        experiment.plan.text: experiment.plan.mode == "incomplete",
-        BEST_OF.format(best_of): not experiment.fresh,
-    }
-    marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
-    return ScoreRow(
-        source="measured",
-        name=latest.title,
-        paper=reproduces.paper if reproduces else None,
-        table=reproduces.table if reproduces else None,
-        reproduces=reproduces.name if reproduces else None,
-        recipe=experiment.recipe,
-        copies=experiment.names[1:],
-        recipe_hash=latest.recipe_hash,
-        experiment=latest.experiment,
-        settings=experiment.settings,
-        configurations=best_of,
-        model=latest.model,
-        language=latest.language,
-        seeds=experiment.seeds,
-        scores={column: score.marked(**marks) for column, score in scores.items()},
-        notes=(
-            *(note for note, holds in notes.items() if holds),
-            *experiment.notes,
-            *mixed_environments(experiment.results),
-            *(verdict_note(experiment, reproduces, scores.get(primary)) if reproduces and reproduces.paper else ()),
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -319,82 +325,48 @@ def study_runs(study: Study, finished: FinishedRuns, *, pool: bool = False) -> S
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
+    table, blocks = papers.load(key).tables[identifier], list[list[ScoreRow | OwnRow]]()
+    by_name = {name: [of_cell for _, of_cell in runs.in_row(name)] for name in table.rows}
     for row in rows_of_table(key, identifier):
-        rows.append(row)
-        if filled := runs.in_row(row.name):
-            rows.append(_study_row(runs, row, table, filled))
-    reported = {row.name: row.scores for row in rows if row.source == "paper"}
-    measured = {row.name: row.scores for row in rows if row.source == "measured"}
-    sideways, trends = len(table.rows) == 1, list[Trend]()
-    for name in list(reported) if sideways else [column.name for column in table.columns]:
-        left, right = [], []
-        for of_row, scores in measured.items():
-            for column in scores:
-                if column in reported[of_row] and name == (of_row if sideways else column):
-                    left.append(scores[column].mean)
-                    right.append(reported[of_row][column].target)
-        if (along := trend(name, left, right)) is not None:
-            trends.append(along)
+        columns, found = columns_of_row(table, row, by_name, runs.study), list[Cells]()
+        for cell, experiment in runs.in_row(row.name):
+            current = experiment.status == "current"
+            encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
+            same_encoder = encoder in ({row.model} if row.model else reported_encoders())
+            own = [one for one in columns if not cell.columns or one.heading in cell.columns]
+            found.append(Cells(experiment, own, row.scores if same_encoder else {}))
+        blocks.append([row, *([OwnRow(found, row, name=row.name)] if found else [])])
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
-    missing = runs.missing()
     named = {name for own in runs.study.columns for name in own.names}
     printed = [one for one in table.columns if not named or one.name in named]
     pairs = dict.fromkeys((runs.study.score_of(one.name), one.evaluator) for one in printed)
     replaced = [(own, theirs) for own, theirs in pairs if own and theirs and own.partition(".")[0] != theirs]
-    # A score of the study that replaces the paper's can be one of other data.
-    both = zip(columns_of(table, runs.study), table.columns, strict=True)
-    overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
-    about = _about(
-        key,
-        identifier,
-        (
-            *(OTHER_ENCODER.format(name) for name in others),
-            *(OTHER_SCORE.format(own, theirs) for own, theirs in replaced),
-        ),
-        f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        kind="study",
-        encoder=", ".join(encoders) or None,
-        study=runs.study.name,
-        trends=tuple(trends),
-        missing=missing,
-        command=f"cse run {runs.study.name}" if missing else None,
-    )
-    return build([Block([*rows, *overlap])], columns_of(table), (), "", ranked=False, **about)
-
-
-def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:
-    """Return one row from the runs of its cells: each column can have its own."""
-    by_name = {name: [of_cell for _, of_cell in study.in_row(name)] for name in table.rows}
-    columns, compared, primary = _columns_of_row(table, row, by_name, study.study), [], judging_column(table).name
-    for cell, experiment in runs:
-        current = experiment.status == "current"
-        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
-        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
-        scored = compared_scores(experiment, columns, row.scores if same_encoder else {})
-        compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
-    together = {column: score for of_cell in compared for column, score in of_cell.items()}
-    corrected = correct_row(together, primary)
-    scores: dict[str, Score] = {}
-    notes: list[str] = []
-    for (_, experiment), of_cell in zip(runs, compared, strict=True):
-        own = {column: corrected[column] for column in of_cell}
-        made = measured_row(experiment, own, row, primary=primary)
-        scores |= made.scores
-        notes += made.notes if made.scores else ()
-    first = runs[0][1]
-    return measured_row(first, {}, row).model_copy(
-        update={
-            "name": row.name,
-            "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
-            "settings": (),
-            "seeds": tuple(sorted({seed for _, experiment in runs for seed in experiment.seeds})),
-            "scores": {column.name: scores[column.name] for column in table.columns if column.name in scores},
-            "notes": tuple(dict.fromkeys(notes)),
-        }
-    )
+    remarks = [*map(OTHER_ENCODER.format, others), *(OTHER_SCORE.format(*pair) for pair in replaced)]
+    missing = runs.missing()
+    about = about_table(
+        key, identifier, remarks, f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}"
+    ) | {
+        "kind": "study",
+        "encoder": ", ".join(encoders) or None,
+        "study": runs.study.name,
+        "missing": missing,
+        "command": f"cse run {runs.study.name}" if missing else None,
+    }
+    made = build(blocks, columns_of(table), shown, judging_column(table).name, ranked=False, **about)
+    reported = {row.name: row.scores for row in made.rows if row.source == "paper"}
+    sideways, trends = len(table.rows) == 1, list[Trend]()
+    for name in list(reported) if sideways else made.columns:
+        left, right = [], []
+        for row in made.rows:
+            for column, score in row.scores.items() if row.source == "measured" else ():
+                if column in reported[row.name] and name == (row.name if sideways else column):
+                    left.append(score.mean)
+                    right.append(reported[row.name][column].target)
+        if (along := trend(name, left, right)) is not None:
+            trends.append(along)
+    return made.model_copy(update={"trends": tuple(trends)})
 
 
 EXACT = 8
