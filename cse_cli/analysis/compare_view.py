@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,9 +13,11 @@ from pydantic import BaseModel
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
-from cse_cli.analysis.experiments import Change, grouped
+from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.experiments import Change, Experiment, grouped
+from cse_cli.analysis.papers import own_column
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, measure
+from cse_cli.analysis.tables import Cells, OwnRow, build
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
@@ -103,12 +105,18 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
     return sorted(lines, key=lambda line: -line.difference)
 
 
-def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
+def comparison_tables(document: ComparisonDocument, methods: Sequence[Experiment]) -> list[ScoreTable]:
     """Return a table for each method that others are compared with: methods as rows, metrics as columns."""
-    sides, found = {side.letter: side for side in document.sides}, []
+    of_letter, found = {method.letter: method for method in methods}, []
+
+    def row(letter: str, seeds: Iterable[int], scores: dict[str, Score], reference: ScoreRow | None = None) -> OwnRow:
+        method = of_letter[letter]
+        shared = replace(method, results=tuple(method.runs[seed] for seed in sorted(seeds)))
+        return OwnRow([Cells(shared, ())], reference, name=method.name, scores=scores)
+
     for letter, comparisons in grouped(document.comparisons, lambda one: one.first).items():
-        name, of_first = sides[letter].name, dict[str, dict[int, float]]()
-        rows = []
+        first, rows, of_first = of_letter[letter], list[OwnRow](), dict[str, dict[int, float]]()
+        reference = ScoreRow(source="measured", name=first.name, scores={})
         for comparison in comparisons:
             scores = {}
             for one in comparison.metrics:
@@ -121,35 +129,19 @@ def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
                     "equal": over.constant and one.finding not in ("selecting", "untested"),
                 }
                 scores[one.metric] = measure(over.second).model_copy(update=update).marked()
-            rows.append(_score_row(sides[comparison.second], comparison.seeds, scores, name))
+            rows.append(row(comparison.second, comparison.seeds, scores, reference))
         alone = {metric: measure(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
-        own = _score_row(sides[letter], sorted({seed for of in of_first.values() for seed in of}), alone)
-        table = ScoreTable(
+        table = build(
+            [[row(letter, {seed for of_seeds in of_first.values() for seed in of_seeds}, alone), *rows]],
+            [own_column(metric, first.latest) for metric in of_first],
+            [first],
+            comparisons[0].main.metric,
             kind="comparison",
-            heading=f"Methods compared with {name}",
-            columns=tuple(of_first),
-            ranking=comparisons[0].main.metric,
-            rows=(own, *rows),
+            heading=f"Methods compared with {first.name}",
             remarks=tuple(_summary_remarks(document)),
         )
         found.append(table)
     return found
-
-
-def _score_row(
-    side: MethodSummary, seeds: Sequence[int], scores: dict[str, Score], reproduces: str | None = None
-) -> ScoreRow:
-    return ScoreRow(
-        source="measured",
-        name=side.name,
-        reproduces=reproduces,
-        recipe=side.recipe,
-        recipe_hash=side.recipe_hash,
-        experiment=side.experiment,
-        model=side.model,
-        seeds=tuple(seeds),
-        scores=scores,
-    )
 
 
 def summary_parts(document: ComparisonDocument) -> list[Part]:

@@ -84,6 +84,11 @@ def metric_value(scores: Scores, metric: str) -> float | None:
     return scores.get(evaluator, {}).get(name)
 
 
+def main_metrics(scores: Scores) -> dict[str, str]:
+    """Return evaluator → its main metric as `evaluator.metric`. Evaluators report it first."""
+    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
+
+
 def main_metric(result: Result) -> str | None:
     """Return the primary metric of a run, or None without scores.
 

@@ -61,32 +61,37 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
         notes: Numbered notes of several tables that are printed together. Default: those of this table.
     """
     notes = notes_of([table]) if notes is None else notes
-    community = table.kind == "community"
-    columns = table.columns if wide or not community else table.columns[-1:]
+    columns = table.columns if wide or table.kind != "community" else table.columns[-1:]
+    first = ["n"] if table.kind != "seeds" else []
+    last = {"community": ["recipe"], "seeds": ["step", "time"]}.get(table.kind, [])
     rows: list[Row] = []
+
+    def add(label: str, row: ScoreRow, cells: Iterable[Cell], ends: Sequence[str] = (), *, below: bool = False) -> None:
+        ends = ends or [""] * len(last)
+        n = [Cell("" if below else str(row.seed_count or "")) for _ in first]
+        rows.append(Row(label, (*n, *cells, *map(Cell, ends)), row.source, below and label != "gain"))
+
     for row in table.rows:
         label, settings = row.name, f" [{', '.join(row.settings)}]" if row.settings else ""
         if row.source == "measured" and table.kind == "encoder":
             label = f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
-        elif row.source == "measured" and community:
+        elif row.source == "measured" and table.kind == "community":
             label = f"your runs{configuration_text(row)}"
-        elif row.source == "measured" and table.kind != "comparison":
+        elif row.source == "measured" and table.paper is not None:
             label = f"your runs: {row.recipes}{settings}, {row.model}"
         elif wide and row.source == "paper" and table.kind == "encoder" and row.reported_in:
             label = f"{row.name} · {', '.join(row.reported_in)}"
-        label += note_numbers(row, notes)
         scores = [row.scores.get(column, EMPTY) for column in columns]
-        after, blank = ((Cell(row.recipe or ""),), (Cell(),)) if community else ((), ())
         means = (Cell("" if score is EMPTY else score.text()) for score in scores)
-        rows.append(Row(label, (Cell(str(row.seed_count or "")), *means, *after), row.source))
+        ends = (row.recipe or "",) if table.kind == "community" else row.details
+        add(label + note_numbers(row, notes), row, means, ends)
         if row.source != "untrained" and any(score.std is not None for score in scores):
-            stds = (Cell(score.std_text()) for score in scores)
-            rows.append(Row("±", (Cell(), *stds, *blank), row.source, below=True))
+            add("±", row, (Cell(score.std_text()) for score in scores), below=True)
         if any(score.difference is not None for score in scores):
-            differences = (Cell(score.difference_text(), score.significant) for score in scores)
-            rows.append(Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True))
-    headings, align = ("n", *columns, *(["recipe"] if community else [])), "p" + "r" * (1 + len(columns))
-    return Table(table.heading, headings, tuple(rows), notes, align=f"{align}l" if community else align)
+            gains = (Cell(score.difference_text(), score.significant) for score in scores)
+            add("gain" if table.kind == "seeds" else row.comparison, row, gains, below=True)
+    align = "p" + "r" * len((*first, *columns)) + ("l" if table.kind == "community" else "r" * len(last))
+    return Table(table.heading, (*first, *columns, *last), tuple(rows), notes, align=align)
 
 
 def configuration_text(row: ScoreRow) -> str:

@@ -10,9 +10,9 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel
 
-from cse_cli.analysis.experiments import metric_value
+from cse_cli.analysis.experiments import main_metrics, metric_value
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, read_series
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, read_series
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
 from cse_cli.runs.record import folder_of
 from registry.errors import UnknownNameError, suggestion
@@ -21,11 +21,6 @@ from registry.statistics import Floats, resampled_spearman, spearman
 
 _SAME = 1e-6
 """Largest difference between a score and 100 · ρ of its pairs that rounding explains."""
-
-
-def main_metrics(scores: Scores) -> dict[str, str]:
-    """Return evaluator → its main metric as `evaluator.metric`. Evaluators report it first."""
-    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
 
 
 def shared_metrics(runs: Sequence[Result]) -> list[str]:

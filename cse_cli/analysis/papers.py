@@ -159,6 +159,13 @@ class ScoreColumn:
         return own or experiment.values(self.evaluator, self.metric, self.averaged, of=of)
 
 
+def own_column(score: str, result: Result, heading: str = "", averaged: tuple[str, ...] = ()) -> ScoreColumn:
+    """Return the column of an "evaluator.metric" or of "avg", with the data that a run scored."""
+    evaluator, _, metric = score.rpartition(".")
+    metric, data = metric if evaluator else RANKED, result.data_of(evaluator)
+    return ScoreColumn(heading or score, evaluator or AVERAGE, metric, averaged, data=data)
+
+
 def scores_its_name(result: Result, evaluator: str) -> bool:
     """Return whether an evaluator with the name of a data set of pairs scored its test split, as far as it is known."""
     scored = result.scored_on.get(evaluator)

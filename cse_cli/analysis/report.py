@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import tomlkit
@@ -43,21 +43,22 @@ from cse_cli.analysis.experiments import (
     differences,
     group,
     headlines,
+    main_metrics,
     mixed_environments,
     read_finished_runs,
     read_resolved,
     recipe_changes,
 )
-from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
+from cse_cli.analysis.leaderboard_view import table_parts
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.paired_tests import main_metrics, p_text
+from cse_cli.analysis.paired_tests import p_text
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.tables import StudyRuns, paper_table, study_runs, study_table, trend
+from cse_cli.analysis.tables import StudyRuns, own_table, paper_table, seeds_table, study_runs, study_table, trend
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
-from cse_cli.core.results import WORD_OVERLAP, PaperRow, Result
+from cse_cli.core.results import PaperRow, Result
 from cse_cli.core.stats import Paired
-from cse_cli.core.tables import Cell, Row, Table, plain_table
+from cse_cli.core.tables import plain_table
 from cse_cli.recipe import cells
 from cse_cli.recipe.files import all_recipes, all_studies, bare_name, name_of
 from cse_cli.recipe.load import load
@@ -194,7 +195,7 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "how": how,
         "changes": changes_table(how.changes or (), ("current file", "this run")),
         "recipe": to_toml(without_directories(resolved)) if resolved else "",
-        "scores": _scores_table(own, result.seed),
+        "scores": table_parts(seeds_table(own)),
         "remarks": [*_remarks(run, own), *left_out],
         "paper": _paper_parts(own, result.paper),
         "distributions": compare_with_reproductions(own.results, notes=True),
@@ -231,40 +232,6 @@ def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Se
     return replace(found, name=found.latest.recipe, results=tuple(same[seed] for seed in sorted(same)))
 
 
-def _scores_table(runs: Experiment, own: int) -> Table:
-    """Return the scores of every seed, their mean and standard deviation, and the gain over the untrained encoder.
-
-    The report is about the seed `own`.
-    """
-    several = len(runs.seeds) > 1
-    every = {name: runs.values(name) for name in (*runs.latest.scores, AVERAGE)}
-    scores = {name: values for name, values in every.items() if values}
-    before = {name: runs.values(name, of="untrained") for name in scores}
-    rows: list[Row] = []
-    if any(before.values()):
-        rows.append(_row("before training", [f"{fmean(of):.2f}" if of else "" for of in before.values()]))
-        deviations = [stdev(of) if len(of) > 1 else None for of in before.values()]
-        if any(one is not None and one >= VISIBLE for one in deviations):  # heads are initialized at random
-            rows.append(_row("±", ["" if one is None else f"{one:.2f}" for one in deviations], below=True))
-    for place, result in enumerate(runs.results):
-        label = f"seed {result.seed}{' (this run)' if result.seed == own and several else ''}"
-        rows.append(_row(label, [f"{values[place]:.2f}" for values in scores.values()]))
-    if several:
-        rows.append(_row("mean", [f"{fmean(values):.2f}" for values in scores.values()]))
-        rows.append(_row("±", [f"{stdev(values):.2f}" for values in scores.values()], below=True))
-    if any(before.values()):
-        gains = [signed(fmean(scores[name]) - fmean(of)) if of else "" for name, of in before.items()]
-        rows.append(_row("gain over before training", gains))
-    if runs.latest.word_overlap:
-        overlaps = [runs.values(name, of="word_overlap") for name in scores]
-        rows.append(_row(WORD_OVERLAP, [f"{of[0]:.2f}" if of else "" for of in overlaps]))
-    return Table("Scores of every seed", tuple(scores), tuple(rows))
-
-
-def _row(label: str, cells: Sequence[str], *, below: bool = False) -> Row:
-    return Row(label, tuple(map(Cell, cells)), below=below)
-
-
 def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     """Yield notes that a reader needs before comparing the scores."""
     result = runs.runs[run.result.seed] if run.result else runs.latest
@@ -274,9 +241,7 @@ def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     names = [f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items()]
     yield f"Main metric of each evaluator: {'; '.join(names)}."
     if runs.values(AVERAGE):
-        yield "avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
-    if len(runs.seeds) > 1:
-        yield "±: sample standard deviation over the seeds."
+        yield "Avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
     if result.metric_for_best_model is not None:
         yield f"{result.metric_for_best_model} selected the scored checkpoint, so its own score is optimistic."
     if search := run.about.search:
@@ -352,6 +317,7 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
         seeds = ", ".join(str(result.seed) for result in runs.current.get(cell.hash, ()))
         rows.append((cell.label, cell.recipe, " ".join(settings), cell.hash[:8], seeds or "none"))
+    reproduced = study.answers if cells.paper_table(study) is not None else None
     source = ""
     if study.answers is not None:  # citation and the table or figure that the study reproduces
         paper, identifier = papers.load(study.answers[0]), study.answers[1]
@@ -371,8 +337,8 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "sources": [(name_of(source.path), source.text) for source in origins_of(study.path).sources],
         "first": first.label,
         "recipe": to_toml(without_directories(first.load(study.seed_list[0]).recipe.resolved())),
-        "scores": _scores_parts(runs),
-        "reproduces": study.answers is not None and cells.paper_table(study) is not None,
+        "scores": table_parts(own_table(runs) if reproduced is None else study_table(runs, *reproduced)),
+        "reproduces": reproduced is not None,
         "choices": [about_choices, choices_table(runs.choices)] if runs.choices else [],
         "gains": _gains_parts(runs),
         "differences": _differences_parts(runs, argument, finished),
@@ -385,26 +351,6 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "commands": commands(current, [f"cse run {Path(argument).name if Path(argument).is_absolute() else argument}"]),
     }
     return Report(study.title, "report_study.md.j2", report_values, figures)
-
-
-def _scores_parts(runs: StudyRuns) -> list[Any]:
-    """Return the paper's table with your scores, or the study's own rows and columns, as parts of a report."""
-    study = runs.study
-    if study.answers is not None and cells.paper_table(study) is not None:
-        return table_parts(study_table(runs, *study.answers))
-    scores = cells.values(study, [cell for cell, _ in runs.cells], runs.current)
-    columns = cells.headings(study, scores)
-    rows = []
-    for name, of_row in scores.items():
-        seeds = max((len(numbers) for numbers in of_row.values()), default=0)
-        constant = seeds > 1 and all(len(set(numbers)) == 1 for numbers in of_row.values())
-        scored = (mean_text(of_row.get(column, [])) for column in columns)
-        rows.append([name, "no seeds" if constant else str(seeds), *scored])
-    table = plain_table(["", "n", *columns], rows, align="p" + "r" * (1 + len(columns)))
-    missing = runs.missing()
-    lines = missing_cells(missing, f"cse run {study.name}") if missing else []
-    about = "n: number of seeds. No seeds: the scores do not depend on the seed. ±: sample standard deviation."
-    return [table, (about, *lines)]
 
 
 def _gains_parts(runs: StudyRuns) -> list[Any]:

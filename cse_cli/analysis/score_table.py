@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, Field, computed_field
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, correct_named, paired
@@ -143,6 +143,7 @@ class ScoreRow(BaseModel, frozen=True):
         seeds: Seeds of the runs.
         scores: Column → cell.
         notes: Remarks on the row.
+        details: Selected step and duration of a run, in a table of seeds.
     """
 
     source: Literal["paper", "measured", "untrained", "baseline", "reproduction", "community"]
@@ -162,6 +163,7 @@ class ScoreRow(BaseModel, frozen=True):
     seeds: tuple[int, ...] = ()
     scores: dict[str, Score]
     notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = Field((), exclude=True)
 
     @property
     def recipes(self) -> str:
@@ -170,7 +172,7 @@ class ScoreRow(BaseModel, frozen=True):
 
     @property
     def comparison(self) -> str:
-        """Reference of the row's differences: "to IFCL-BERT base"."""
+        """Reference of the row's differences, such as "to IFCL-BERT base"."""
         return f"to {self.reproduces or 'before training'}"
 
     @property
@@ -213,8 +215,9 @@ class ScoreTable(BaseModel, frozen=True):
 
     Args:
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
-            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list,
-            "comparison" for methods that `cse compare` compares with the first one.
+            for one with the runs of a study, also for its own rows, "community" for one encoder in the community
+            leaderboard or another list, "comparison" for methods that are compared with the first one, "seeds" for
+            those of one experiment.
         table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
         columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
@@ -225,7 +228,7 @@ class ScoreTable(BaseModel, frozen=True):
         command: Command that computes missing cells or empty rows.
     """
 
-    kind: Literal["encoder", "table", "study", "community", "comparison"]
+    kind: Literal["encoder", "table", "study", "community", "comparison", "seeds"]
     heading: str
     encoder: str | None = None
     language: str | None = None

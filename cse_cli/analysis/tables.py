@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from operator import mul
 from statistics import correlation, fmean
@@ -17,28 +17,32 @@ from cse_cli.analysis.experiments import (
     RecipeStatus,
     group,
     last_finished,
+    main_metrics,
     mixed_environments,
     why_unreadable,
 )
 from cse_cli.analysis.papers import (
+    AVERAGE_HEADING,
     ScoreColumn,
     columns_of,
     encoder_of,
     judging_column,
     model_name,
+    own_column,
     reported_encoders,
     rows_of_table,
     word_overlap_row,
 )
 from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import MissingCell, Score, ScoreRow, ScoreTable, Trend, correct_row, measure
+from cse_cli.core.formatting import duration
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
-from cse_cli.recipe.cells import Cell, cell_tag, cells
+from cse_cli.recipe.cells import Cell, cell_tag, cells, column_scores, headings
 from cse_cli.recipe.study import Study
 from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
-from registry.papers import Table
+from registry.papers import AVERAGE, Table
 
 Chosen = Sequence[tuple[Experiment, int]]
 """Configurations to show, each with the number of configurations of which it is the best."""
@@ -123,7 +127,7 @@ def measured_row(own: OwnRow, primary: str, *, only_judging: bool) -> ScoreRow:
     Args:
         own: Experiments of the row.
         primary: Heading of the cell that is tested first and has the verdict.
-        only_judging: As in `compared_scores`.
+        only_judging: Whether to test only evaluators that judge, as `compared_scores` does.
     """
     compared = [compared_scores(*cells, only_judging=only_judging) for cells in own.cells if own.scores is None]
     corrected = correct_row({heading: score for of_one in compared for heading, score in of_one.items()}, primary)
@@ -162,6 +166,31 @@ def measured_row(own: OwnRow, primary: str, *, only_judging: bool) -> ScoreRow:
         scores=scores,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def seeds_table(experiment: Experiment) -> ScoreTable:
+    """Return rows for the untrained encoder, each seed and their mean. The gain of the last one is not tested."""
+    latest, seeds = experiment.latest, experiment.results
+    columns = [own_column(score, latest, name) for name, score in main_metrics(latest.scores).items()]
+    average = own_column(AVERAGE, latest, AVERAGE_HEADING)
+    columns = [average, *columns] if average.values(experiment) else columns
+    before = {column: start for column in columns if (start := column.values(experiment, "untrained"))}
+    untrained = {column.heading: measure(start) for column, start in before.items()}
+    rows = [ScoreRow(source="untrained", name="untrained", scores=untrained)] if untrained else []
+    named = [(f"seed {one.seed}{' (test-selected)' if one.test_selected else ''}", (one,)) for one in seeds]
+    for name, results in [*named, ("mean", seeds)] if len(seeds) > 1 else named:
+        part, compared = replace(experiment, results=results), before if results == seeds else {}
+        values = {column: own for column in columns if (own := column.values(part))}
+        step = "" if results[0].selected_step is None else str(results[0].selected_step)
+        row = ScoreRow(
+            source="measured",
+            name=name,
+            seeds=part.seeds,
+            scores={of.heading: measure(own, before=compared.get(of, ())).untested() for of, own in values.items()},
+            details=() if name == "mean" else (step, duration(results[0].seconds)),
+        )
+        rows.append(row)
+    return build([rows], columns, [experiment], "", kind="seeds", heading=f"{experiment.recipe} · {latest.title}")
 
 
 def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float, str]:
@@ -367,6 +396,35 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
         if (along := trend(name, left, right)) is not None:
             trends.append(along)
     return made.model_copy(update={"trends": tuple(trends)})
+
+
+def own_table(runs: StudyRuns) -> ScoreTable:
+    """Return the rows and columns of a study itself, with the scores of its runs and the missing cells."""
+    columns, rows = dict[str, ScoreColumn](), dict[str, list[Cells]]()
+    for cell, experiment in runs.cells:
+        own = rows.setdefault(cell.row, [])
+        if experiment is not None:
+            scores = column_scores(runs.study, cell, experiment.results)
+            made = [own_column(score, experiment.latest, name, averaged) for name, (score, averaged) in scores.items()]
+            columns = {column.heading: column for column in made} | columns
+            own.append(Cells(experiment, made, {}))
+    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
+    missing = runs.missing()
+    return build(
+        [
+            [OwnRow(own, name=name) if own else ScoreRow(source="measured", name=name, scores={})]
+            for name, own in rows.items()
+        ],
+        [columns[name] for name in headings(runs.study, columns)],
+        shown,
+        "",
+        ranked=False,
+        kind="study",
+        heading=f"{runs.study.name} · {runs.study.title}",
+        study=runs.study.name,
+        missing=missing,
+        command=f"cse run {runs.study.name}" if missing else None,
+    )
 
 
 EXACT = 8

@@ -150,7 +150,7 @@ def compare(
     if as_json:
         write_json(document.model_dump(mode="json"))
     elif output in WRITERS:
-        sys.stdout.write(WRITERS[output](comparison_tables(document)))
+        sys.stdout.write(WRITERS[output](comparison_tables(document, methods)))
     else:
         print_comparison(document, details=details)
 
