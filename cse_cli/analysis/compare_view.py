@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from pydantic import BaseModel
 from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
-from cse_cli.analysis.experiments import Change, Experiment, grouped
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.papers import own_column
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, measure
 from cse_cli.analysis.tables import Cells, OwnRow, build
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
+from cse_cli.core.formatting import UNSET, counted, grouped, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import ASSUMED
 from cse_cli.core.stats import MOST_SEEDS, Paired
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
-from cse_cli.recipe.keys import setting_text
-from cse_cli.recipe.schema import LossPart, View
-from registry import REGISTRIES
+from cse_cli.recipe.changes import changes_table
 
 Part = str | Sequence[str] | Table
 """Paragraph, list or table of a report."""
@@ -361,56 +356,3 @@ def _print_parts(console: Console, parts: Sequence[Part]) -> None:
             lines, style = ([part], "bold") if isinstance(part, str) else (part, "")
             for line in lines:
                 console.print(escape(line), style=style)
-
-
-DEFAULTS = "default"
-_TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
-"""Sections whose tables have keys of the recipe in addition to those of the component."""
-
-
-def without_directories(value: Any) -> Any:
-    """Return a recipe with file names instead of absolute paths, which are private."""
-    if isinstance(value, Mapping):
-        return {key: without_directories(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_directories(inner) for inner in value]
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
-    """Return the settings that differ, one row for each."""
-    rows = [
-        (change.key, *(short_setting(change.key, without_directories(value)) for value in change.values))
-        for change in changes
-    ]
-    return plain_table(["", *headings], rows)
-
-
-def short_setting(key: str, value: Any) -> str:
-    """Return a value of a resolved recipe as short text: of components, the parameters that are not the default."""
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
-        return ", ".join(short_setting(key, one) for one in value)
-    if not isinstance(value, Mapping):
-        return setting_text(value)
-    name = str(value.get("name", ""))
-    defaults = _defaults(key, name)
-    others = {inner: of for inner, of in value.items() if inner != "name" and _plain(of) != defaults.get(inner, inner)}
-    shown = {inner: short_setting(f"{key}.{inner}", of) for inner, of in others.items()}
-    texts = [f"{inner} = {text}" for inner, text in shown.items() if text != DEFAULTS]
-    if not texts:
-        return name or DEFAULTS
-    return f"{name} ({', '.join(texts)})" if name else f"({', '.join(texts)})"
-
-
-def _defaults(key: str, name: str) -> dict[str, Any]:
-    """Return key → default of the table at a path."""
-    parts = key.split(".")
-    models = [_TABLES[parts[0]]] if len(parts) == 2 and parts[0] in _TABLES else []
-    kinds = [registry for part in reversed(parts) for registry in REGISTRIES if registry.kind.startswith(part)]
-    models += [kinds[0][name].parameters] if kinds and name in kinds[0] else []
-    fields = {inner: field for model in models for inner, field in model.model_fields.items()}
-    return {inner: _plain(of.get_default(call_default_factory=True)) for inner, of in fields.items()}
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

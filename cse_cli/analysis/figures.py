@@ -18,8 +18,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
-from cse_cli.analysis.experiments import RecipeStatus, group, metric_value
-from cse_cli.analysis.tables import StudyRuns, paper_table
+from cse_cli.analysis.experiments import group, metric_value
+from cse_cli.analysis.origins import RecipeStatus
+from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.tables import paper_table
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
     BLACK,

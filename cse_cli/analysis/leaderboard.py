@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Experiment, FinishedRuns, group, grouped, is_of_recipe
+from cse_cli.analysis.experiments import Experiment, FinishedRuns, group
+from cse_cli.analysis.origins import is_of_recipe
 from cse_cli.analysis.papers import (
     ScoreColumn,
     ScoreLayout,
@@ -25,7 +26,9 @@ from cse_cli.analysis.papers import (
     table_of,
 )
 from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable, measure
-from cse_cli.analysis.tables import Cells, Chosen, OwnRow, build, paper_table, rank_by, study_runs, study_table
+from cse_cli.analysis.studies import study_runs, study_table
+from cse_cli.analysis.tables import Cells, Chosen, OwnRow, build, paper_table, rank_by
+from cse_cli.core.formatting import grouped
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
 from cse_cli.recipe.study import studies_of

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from cse_cli.analysis.experiments import Experiment, grouped
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow
+from cse_cli.core.formatting import grouped
 from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
 from cse_cli.recipe.study import Study
 from registry import papers

@@ -15,28 +15,17 @@ from typing import Any, NamedTuple
 
 import tomlkit
 
-from cse_cli.analysis.compare import (
-    ComparisonDocument,
-    compare,
-    compare_rows,
-    find_method,
-    find_methods,
-    names_recipe,
-    names_run,
-)
+from cse_cli.analysis.compare import ComparisonDocument, compare, compare_rows
 from cse_cli.analysis.compare_view import (
     Part,
     baseline_of,
-    changes_table,
     comparison_parts,
     interval_text,
     summary_legend,
     summary_lines,
     summary_parts,
-    without_directories,
 )
 from cse_cli.analysis.experiments import (
-    Change,
     Experiment,
     FinishedRuns,
     by_seed,
@@ -46,21 +35,23 @@ from cse_cli.analysis.experiments import (
     main_metrics,
     mixed_environments,
     read_finished_runs,
-    read_resolved,
-    recipe_changes,
 )
-from cse_cli.analysis.leaderboard_view import table_parts
+from cse_cli.analysis.methods import find_method, find_methods, names_run
+from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import p_text
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.tables import StudyRuns, own_table, paper_table, seeds_table, study_runs, study_table, trend
+from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
+from cse_cli.analysis.table_view import table_parts
+from cse_cli.analysis.tables import paper_table, seeds_table
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import PaperRow, Result
-from cse_cli.core.stats import Paired
+from cse_cli.core.stats import Paired, trend
 from cse_cli.core.tables import plain_table
 from cse_cli.recipe import cells
-from cse_cli.recipe.files import all_recipes, all_studies, bare_name, name_of
+from cse_cli.recipe.changes import Change, changes_table, recipe_changes, without_directories
+from cse_cli.recipe.files import bare_name, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import Study, find_study, load_study, origins_of
 from cse_cli.recipe.trials import choices_table
@@ -68,7 +59,7 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
 from registry import papers
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE, reported_difference
 from registry.paths import is_file
 
@@ -138,16 +129,7 @@ def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     known = all_runs()
     if names_run(argument, known):
         return find_run(argument, known).run_id
-    if names_recipe(argument, results):
-        return str(find_method(argument, results).latest.run_id)
-    near = suggestion(
-        argument, [*all_recipes(), *all_studies(), *(run.name for run in known), *(run.about.short for run in known)]
-    )
-    raise UnknownNameError(
-        f"'{argument}' is not a run, a recipe or a study.{near}",
-        "list them: cse runs ls, cse list recipes, cse list studies",
-        code="report.unknown_run",
-    )
+    return str(find_method(argument, results).latest.run_id)
 
 
 def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, computed_field
 
 from cse_cli.core.identity import Mode
-from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, correct_named, paired
+from cse_cli.core.stats import LEVEL, ROUNDING, Trend, beside_number, correct_named, paired
 
 SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
@@ -181,24 +181,6 @@ class ScoreRow(BaseModel, frozen=True):
         if self.source == "reproduction":
             return max((score.n or 0 for score in self.scores.values()), default=0)
         return len(self.seeds)
-
-
-class Trend(BaseModel, frozen=True):
-    """Rank correlation of measured with reported cells.
-
-    Args:
-        along: Reported column, or reported row of a table with one row.
-        rho: Spearman's rank correlation. None if one side is constant.
-        p: Two-sided p-value.
-        n: Number of cells that both have.
-        exact: Whether `p` counts all orders. If not, it is Student's approximation.
-    """
-
-    along: str
-    rho: float | None
-    p: float | None
-    n: int
-    exact: bool
 
 
 class MissingCell(BaseModel, frozen=True):

@@ -71,7 +71,7 @@ def leaderboard(
     """
     from cse_cli.analysis.experiments import read_finished_runs
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, overview, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
+    from cse_cli.analysis.table_view import WRITERS, print_compact, print_tables, write_page
 
     find_tables(paper, table)  # reports unknown names before the runs are read
     query = LeaderboardQuery(paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS)
@@ -138,10 +138,11 @@ def compare(
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import FEW, comparison_tables, print_comparison
     from cse_cli.analysis.experiments import read_finished_runs
-    from cse_cli.analysis.leaderboard_view import WRITERS
+    from cse_cli.analysis.methods import find_methods
+    from cse_cli.analysis.table_view import WRITERS
     from cse_cli.core.console import write_json
 
-    methods, notes = comparison.find_methods(runs, read_finished_runs(), pairwise=pairwise)
+    methods, notes = find_methods(runs, read_finished_runs(), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
     as_json = json_ or output is Format.JSON
     with_pairs = as_json or (output is Format.TABLE and (few or details))  # other tables show no sentence pairs

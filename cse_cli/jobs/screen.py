@@ -14,12 +14,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from cse_cli.analysis.experiments import Experiment, by_seed, grouped, headlines
-from cse_cli.analysis.leaderboard_view import text_table
+from cse_cli.analysis.experiments import Experiment, by_seed, headlines
 from cse_cli.analysis.reproduced import compare_with_reproductions
+from cse_cli.analysis.table_view import text_table
 from cse_cli.analysis.tables import seeds_table
 from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, stdout_console, wrap_words
-from cse_cli.core.formatting import counted, duration
+from cse_cli.core.formatting import counted, duration, grouped
 from cse_cli.core.paths import home
 from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, reported_tables
-from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.table_view import print_tables
 from cse_cli.analysis.tables import paper_table
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.compare import find_method
+from cse_cli.analysis.methods import find_method
 from cse_cli.analysis.report import find_reported_run
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
