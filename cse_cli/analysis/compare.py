@@ -9,12 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from cse_cli.analysis.experiments import (
-    ENVIRONMENT,
-    Experiment,
-    main_metric,
-    metric_value,
-)
+from cse_cli.analysis.experiments import ENVIRONMENT, Experiment
 from cse_cli.analysis.methods import lettered, rows_with_runs
 from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.paired_tests import (
@@ -34,6 +29,7 @@ from cse_cli.core.plans import SeedPlan
 from cse_cli.core.results import RANKED
 from cse_cli.core.stats import LEVEL, Paired, compare_paired, judge_together
 from cse_cli.recipe.changes import Change, recipe_changes
+from cse_cli.runs.scores import main_metric, metric_value
 from registry.errors import CseError
 from registry.papers import AVERAGE
 

@@ -1,19 +1,19 @@
-"""Finished runs by experiment, their relation to the current recipe files, and their differences."""
+"""Experiments: finished runs that are seeds of each other, their scores, and the differences between them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from cse_cli.analysis.origins import STATUSES, RecipeStatus, changed_settings, names_of, origin_of, recipe_status
+from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status
 from cse_cli.core.formatting import grouped
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, Scores, State, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.runs.index import finished_runs
 from registry.papers import AVERAGE
 
@@ -29,8 +29,6 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
     "precision": lambda run: run.precision,
 }
 """Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
-
-
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
 POOLED = (
@@ -48,73 +46,6 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
     """Return seed → its run that finished last, in the order of the seeds."""
     latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
     return dict(sorted(latest.items()))
-
-
-def metric_value(scores: Scores, metric: str) -> float | None:
-    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
-    if metric == AVERAGE:
-        return paper_average(scores, STS_TASKS, RANKED)
-    evaluator, _, name = metric.rpartition(".")
-    return scores.get(evaluator, {}).get(name)
-
-
-def main_metrics(scores: Scores) -> dict[str, str]:
-    """Return evaluator → its main metric as `evaluator.metric`. Evaluators report it first."""
-    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
-
-
-def main_metric(result: Result) -> str | None:
-    """Return the primary metric of a run, or None without scores.
-
-    This is the papers' average if all seven sets are scored, else the first test score by the metric that selects
-    states, else the score that selects them.
-    """
-    if metric_value(result.scores, AVERAGE) is not None:
-        return AVERAGE
-    tests, metric = result.tests()
-    scored = [name for name, values in result.scores.items() if metric in values]
-    if not scored:
-        return None
-    return f"{tests[0]}.{metric}" if tests else result.metric_for_best_model or f"{scored[0]}.{metric}"
-
-
-@dataclass(frozen=True)
-class Headline:
-    """One score of a run and that of its encoder before training.
-
-    Args:
-        metric: `avg` or `evaluator.metric`.
-        score: Score of the selected state.
-        untrained: Score before the first step, or None.
-    """
-
-    metric: str
-    score: float
-    untrained: float | None
-
-    @property
-    def name(self) -> str:
-        """Short name of the metric: `avg`, or its evaluator."""
-        return self.metric.rpartition(".")[0] or self.metric
-
-    @property
-    def gain(self) -> float | None:
-        """Difference of the score from that before training."""
-        return None if self.untrained is None else self.score - self.untrained
-
-
-def headlines(result: Result) -> Iterator[Headline]:
-    """Yield the primary metric, and also the selecting one if the primary has no score before training."""
-    main = main_metric(result)
-    for metric in dict.fromkeys((main, result.metric_for_best_model)):
-        score = None if metric is None else metric_value(result.scores, metric)
-        if metric is not None and score is not None:
-            before = metric_value(result.untrained, metric)
-            if before is None and metric == result.metric_for_best_model:
-                before = result.curve.get(0)
-            yield (found := Headline(metric, score, before))
-            if found.untrained is not None:
-                return
 
 
 def mixed_environments(runs: Sequence[Result]) -> list[str]:
@@ -297,7 +228,7 @@ def group(
     found: list[Experiment] = []
     for members in groups.values():  # in the order in which they finished
         runs, of_files = [one.run for one in members], {one.origin: one.status for one in members}
-        files = sorted(of_files, key=lambda origin: STATUSES.index(of_files[origin]))
+        files = sorted(of_files, key=lambda origin: get_args(RecipeStatus).index(of_files[origin]))
         first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
         merged = [each for first, second in pairwise(first_runs) for each in differences(first, second)]
         experiment = Experiment(

@@ -22,13 +22,9 @@ SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
 
 
-RecipeStatus = Literal["current", "variant", "changed", "other_model", "unreadable", "missing"]
-"""Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
-settings, another model, or no such file."""
-
-
-STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "unreadable", "missing")
-"""Statuses in the order in which one represents several."""
+RecipeStatus = Literal["current", "variant", "other_model", "changed", "unreadable", "missing"]
+"""Relation of a run to the current file of its recipe, in the order in which one represents several: the same settings,
+settings that its `--set` explains, another model, other settings, a file that cannot be read, or no such file."""
 
 
 class RecipeFacts(NamedTuple):

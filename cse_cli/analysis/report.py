@@ -11,9 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
-
-import tomlkit
+from typing import Any
 
 from cse_cli.analysis.compare import ComparisonDocument, compare, compare_rows
 from cse_cli.analysis.compare_view import (
@@ -31,15 +29,12 @@ from cse_cli.analysis.experiments import (
     by_seed,
     differences,
     group,
-    headlines,
-    main_metrics,
     mixed_environments,
     read_finished_runs,
 )
 from cse_cli.analysis.methods import find_method, find_methods, names_run
 from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.paired_tests import p_text
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
@@ -47,30 +42,25 @@ from cse_cli.analysis.table_view import table_parts
 from cse_cli.analysis.tables import paper_table, seeds_table
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import PaperRow, Result
-from cse_cli.core.stats import Paired, trend
+from cse_cli.core.stats import Paired, p_text, trend
 from cse_cli.core.tables import plain_table
 from cse_cli.recipe import cells
-from cse_cli.recipe.changes import Change, changes_table, recipe_changes, without_directories
-from cse_cli.recipe.files import bare_name, name_of
-from cse_cli.recipe.load import load
+from cse_cli.recipe.changes import changes_table, rerun, without_directories
+from cse_cli.recipe.files import name_of
 from cse_cli.recipe.study import Study, find_study, load_study, origins_of
 from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
+from cse_cli.runs.scores import headlines, main_metrics
 from registry import papers
-from registry.errors import CseError, UnknownNameError
+from registry.errors import CseError
 from registry.papers import AVERAGE, reported_difference
-from registry.paths import is_file
 
-VISIBLE = 0.005
-"""Smallest standard deviation that two decimals show."""
 CURVE = "training_curve"
 """Name of the figure that belongs to the section on training."""
 LOSS, PARTS = "train/loss", "loss/"
 """Name of the recorded loss, and prefix of its parts."""
-SAVED = "recipe.toml"
-"""Name of the file in which a reader saves the resolved recipe."""
 DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 ADDRESS = re.compile(r"[/\\]|://")
@@ -452,60 +442,6 @@ def _agreement(what: str, here: Sequence[float], there: Sequence[float]) -> list
     if along is None or along.p is None:
         return []
     return [f"rank correlation{what} over {along.n} rows: {signed(along.rho)} ({p_text(along.p)})"]
-
-
-class Rerun(NamedTuple):
-    """Command that runs an experiment again.
-
-    Args:
-        changes: Differences from the recipe's current file, or None if they are unknown.
-        command: Command for exactly this experiment.
-        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
-    """
-
-    changes: tuple[Change, ...] | None
-    command: str
-    obstacle: str = ""
-
-
-def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[int]) -> Rerun:
-    """Return the command that runs a recipe with these seeds again, and only if its recipe has the hash of the run."""
-
-    def command(*words: str) -> str:
-        seed_options = ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
-        return shlex.join(["cse", "run", *words, *seed_options])
-
-    def from_saved(reason: str) -> str:
-        return f"{reason}, so save the recipe above as {SAVED} first"
-
-    def toml(value: Any) -> str:
-        array = tomlkit.array()
-        array.append(value)
-        return array.as_string()[1:-1]
-
-    source = Path(result.source)
-    here = is_file(source)
-    file = result.source if here else result.recipe
-    name = (bare_name(source) or source.name) if here else result.recipe  # without directories
-    try:
-        today = load(file).recipe
-    except CseError as error:
-        reason = "No recipe has this name" if isinstance(error, UnknownNameError) else "The recipe's file is not valid"
-        return Rerun(None, command(SAVED), from_saved(reason))
-    if today.hash() == result.recipe_hash:
-        return Rerun((), command(name))
-    if resolved is None:
-        return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
-    found = tuple(recipe_changes([today.resolved(), resolved]))
-    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
-    unset = [change.key for change in found if change.values[1] is None]
-    # A search range of a setting that no longer exists is an error.
-    unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
-    with suppress(CseError):
-        if load(file, sets, unset).recipe.hash() == result.recipe_hash:
-            options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
-            return Rerun(found, command(name, *(word for option in options for word in option)))
-    return Rerun(found, command(SAVED), from_saved("No settings turn the recipe's file into this recipe"))
 
 
 def commands(results: Sequence[Result], commands: Iterable[str]) -> str:

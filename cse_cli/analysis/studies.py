@@ -1,4 +1,4 @@
-"""Studies: their cells with the runs of each, next to the reported rows of a paper or as a table of their own."""
+"""Studies: their cells with the runs of each, next to the reported rows of a paper or as a separate table."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
 
 OTHER_SCORE = "the measured scores are {}, the paper's are {}"
-
-
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
 

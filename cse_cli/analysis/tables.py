@@ -6,11 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from cse_cli.analysis.experiments import (
-    Experiment,
-    main_metrics,
-    mixed_environments,
-)
+from cse_cli.analysis.experiments import Experiment, mixed_environments
 from cse_cli.analysis.origins import why_unreadable
 from cse_cli.analysis.papers import (
     AVERAGE_HEADING,
@@ -25,6 +21,7 @@ from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, correct_row, measure
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.study import Study
+from cse_cli.runs.scores import main_metrics
 from registry import papers
 from registry.papers import AVERAGE, Table
 

@@ -346,3 +346,13 @@ def _ranks(values: Sequence[float]) -> list[float]:
     """Return the ranks minus their mean."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value) - len(values)) / 2 for value in values]
+
+
+def p_text(p: float) -> str:
+    """Return "p = 0.031", or "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def seeds_text(n: int) -> str:
+    """Return the seeds needed, marked as an estimate from few seeds."""
+    return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"

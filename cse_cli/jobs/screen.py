@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from cse_cli.analysis.experiments import Experiment, by_seed, headlines
+from cse_cli.analysis.experiments import Experiment, by_seed
 from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.analysis.table_view import text_table
 from cse_cli.analysis.tables import seeds_table
@@ -31,6 +31,7 @@ from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
 from cse_cli.runs.events import Listener
 from cse_cli.runs.record import read_about
+from cse_cli.runs.scores import headlines
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Prepared
 from registry.errors import CseError

@@ -1,17 +1,25 @@
-"""Settings in which resolved recipes differ, and their values as short text."""
+"""Settings in which resolved recipes differ, their values as short text, and the command that runs a recipe again."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import tomlkit
 from pydantic import BaseModel
 
+from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
+from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.keys import setting_text
+from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import LossPart, View, settings
 from registry import REGISTRIES
+from registry.errors import CseError, UnknownNameError
+from registry.paths import is_file
 
 _ABSENT = object()
 
@@ -106,3 +114,61 @@ def _defaults(key: str, name: str) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+SAVED = "recipe.toml"
+"""Name of the file in which a reader saves the resolved recipe."""
+
+
+class Rerun(NamedTuple):
+    """Command that runs an experiment again.
+
+    Args:
+        changes: Differences from the recipe's current file, or None if they are unknown.
+        command: Command for exactly this experiment.
+        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
+    """
+
+    changes: tuple[Change, ...] | None
+    command: str
+    obstacle: str = ""
+
+
+def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[int]) -> Rerun:
+    """Return the command that runs a recipe with these seeds again, and only if its recipe has the hash of the run."""
+
+    def command(*words: str) -> str:
+        seed_options = ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
+        return shlex.join(["cse", "run", *words, *seed_options])
+
+    def from_saved(reason: str) -> str:
+        return f"{reason}, so save the recipe above as {SAVED} first"
+
+    def toml(value: Any) -> str:
+        array = tomlkit.array()
+        array.append(value)
+        return array.as_string()[1:-1]
+
+    source = Path(result.source)
+    here = is_file(source)
+    file = result.source if here else result.recipe
+    name = (bare_name(source) or source.name) if here else result.recipe  # without directories
+    try:
+        today = load(file).recipe
+    except CseError as error:
+        reason = "No recipe has this name" if isinstance(error, UnknownNameError) else "The recipe's file is not valid"
+        return Rerun(None, command(SAVED), from_saved(reason))
+    if today.hash() == result.recipe_hash:
+        return Rerun((), command(name))
+    if resolved is None:
+        return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
+    found = tuple(recipe_changes([today.resolved(), resolved]))
+    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
+    unset = [change.key for change in found if change.values[1] is None]
+    # A search range of a setting that no longer exists is an error.
+    unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
+    with suppress(CseError):
+        if load(file, sets, unset).recipe.hash() == result.recipe_hash:
+            options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
+            return Rerun(found, command(name, *(word for option in options for word in option)))
+    return Rerun(found, command(SAVED), from_saved("No settings turn the recipe's file into this recipe"))
