@@ -143,7 +143,8 @@ class ScoreRow(BaseModel, frozen=True):
         seeds: Seeds of the runs.
         scores: Column → cell.
         notes: Remarks on the row.
-        details: Selected step and duration of a run, in a table of seeds.
+        step: Selected step of the only run, in a table of seeds.
+        seconds: Duration of this run.
     """
 
     source: Literal["paper", "measured", "untrained", "baseline", "reproduction", "community"]
@@ -163,7 +164,8 @@ class ScoreRow(BaseModel, frozen=True):
     seeds: tuple[int, ...] = ()
     scores: dict[str, Score]
     notes: tuple[str, ...] = ()
-    details: tuple[str, ...] = Field((), exclude=True)
+    step: int | None = Field(None, exclude=True)
+    seconds: float | None = Field(None, exclude=True)
 
     @property
     def recipes(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import counted, signed
+from cse_cli.core.formatting import counted, duration, signed
 from cse_cli.core.tables import (
     Cell,
     Row,
@@ -40,6 +40,16 @@ EMPTY = Score(mean=0.0)
 """Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
+FIRST: Mapping[str, Callable[[ScoreRow], str]] = {"n": lambda row: str(row.seed_count or "")}
+"""Heading → text of the columns before the scores, which a table of seeds does not have."""
+LAST: Mapping[str, Mapping[str, Callable[[ScoreRow], str]]] = {
+    "community": {"recipe": lambda row: row.recipe or ""},
+    "seeds": {
+        "step": lambda row: "" if row.step is None else str(row.step),
+        "time": lambda row: "" if row.seconds is None else duration(row.seconds),
+    },
+}
+"""Kind of a table → heading → text of the columns after the scores."""
 
 
 def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
@@ -62,14 +72,12 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
     """
     notes = notes_of([table]) if notes is None else notes
     columns = table.columns if wide or table.kind != "community" else table.columns[-1:]
-    first = ["n"] if table.kind != "seeds" else []
-    last = {"community": ["recipe"], "seeds": ["step", "time"]}.get(table.kind, [])
+    first, last = {} if table.kind == "seeds" else FIRST, LAST.get(table.kind, {})
     rows: list[Row] = []
 
-    def add(label: str, row: ScoreRow, cells: Iterable[Cell], ends: Sequence[str] = (), *, below: bool = False) -> None:
-        ends = ends or [""] * len(last)
-        n = [Cell("" if below else str(row.seed_count or "")) for _ in first]
-        rows.append(Row(label, (*n, *cells, *map(Cell, ends)), row.source, below and label != "gain"))
+    def add(label: str, row: ScoreRow, cells: Iterable[Cell], *, below: bool = False) -> None:
+        n, ends = ([Cell("" if below else text(row)) for text in texts.values()] for texts in (first, last))
+        rows.append(Row(label, (*n, *cells, *ends), row.source, below and label != "gain"))
 
     for row in table.rows:
         label, settings = row.name, f" [{', '.join(row.settings)}]" if row.settings else ""
@@ -83,8 +91,7 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
             label = f"{row.name} · {', '.join(row.reported_in)}"
         scores = [row.scores.get(column, EMPTY) for column in columns]
         means = (Cell("" if score is EMPTY else score.text()) for score in scores)
-        ends = (row.recipe or "",) if table.kind == "community" else row.details
-        add(label + note_numbers(row, notes), row, means, ends)
+        add(label + note_numbers(row, notes), row, means)
         if row.source != "untrained" and any(score.std is not None for score in scores):
             add("±", row, (Cell(score.std_text()) for score in scores), below=True)
         if any(score.difference is not None for score in scores):
@@ -334,16 +341,14 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 
 def to_csv(tables: Sequence[ScoreTable]) -> str:
-    """Return one line for each cell, with full precision."""
+    """Return one line for each cell, with full precision and the fields of JSON."""
     return as_csv([(*_TABLE, *_ROW, "column", *_SCORE), *(cell for one in tables for cell in _cells(one))])
 
 
 _TABLE = ("kind", "encoder", "study")
-_ROW = (
-    "language", "paper", "table", "source", "name", "reported_in", "reproduces", "recipes", "recipe_hash", "experiment",
-    "settings", "model", "notes",
-)  # fmt: skip
-_SCORE = ("n", "mean", "std", "reference", "difference", "p", "significant", "marks", "implied")
+_OTHER = ("recipe", "copies", "scores", "step", "seconds")
+_ROW = ["recipes", *(name for name in ScoreRow.model_fields if name not in _OTHER)]
+_SCORE = ["difference", *Score.model_fields]
 
 
 def _cells(table: ScoreTable) -> Iterator[list[object]]:
@@ -352,7 +357,7 @@ def _cells(table: ScoreTable) -> Iterator[list[object]]:
         about += [getattr(row, name) or getattr(table, name, None) for name in _ROW]
         for column, score in row.scores.items():
             values = [*about, column, *(getattr(score, name) for name in _SCORE)]
-            yield ["; ".join(value) if isinstance(value, tuple) else value for value in values]
+            yield ["; ".join(map(str, value)) if isinstance(value, tuple) else value for value in values]
 
 
 def to_json(tables: Sequence[ScoreTable]) -> str:

@@ -19,7 +19,6 @@ from cse_cli.analysis.papers import (
 )
 from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, correct_row, measure
-from cse_cli.core.formatting import duration
 from cse_cli.recipe.study import Study
 from cse_cli.runs.scores import main_metrics
 from registry import papers
@@ -160,13 +159,13 @@ def seeds_table(experiment: Experiment) -> ScoreTable:
     for name, results in [*named, ("mean", seeds)] if len(seeds) > 1 else named:
         part, compared = replace(experiment, results=results), before if results == seeds else {}
         values = {column: own for column in columns if (own := column.values(part))}
-        step = "" if results[0].selected_step is None else str(results[0].selected_step)
         row = ScoreRow(
             source="measured",
             name=name,
             seeds=part.seeds,
             scores={of.heading: measure(own, before=compared.get(of, ())).untested() for of, own in values.items()},
-            details=() if name == "mean" else (step, duration(results[0].seconds)),
+            step=None if name == "mean" else results[0].selected_step,
+            seconds=None if name == "mean" else results[0].seconds,
         )
         rows.append(row)
     return build([rows], columns, [experiment], "", kind="seeds", heading=f"{experiment.recipe} · {latest.title}")
