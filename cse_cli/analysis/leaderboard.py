@@ -123,16 +123,13 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         if has_runs or (not started and (query.table is not None or not runs.results)):
             commands = "; ".join(f"cse run {study.name}" for study in of_paper)
             tables.append(table.model_copy(update={"command": commands or None}))
-    filtered = []
+    filtered, encoder, language = [], query.encoder_name, query.language
     for table in tables:  # without reported rows of another encoder or language
         rows = tuple(
             row
             for row in table.rows
             if row.source == "measured"
-            or (
-                query.encoder_name in (None, row.model, table.encoder)
-                and query.language in (None, row.language or query.language)
-            )
+            or (encoder in (None, row.model, table.encoder) and language in (None, row.language or language))
         )
         filtered += [table.model_copy(update={"rows": rows})] if rows else []
     return filtered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cse_cli.analysis.experiments import Experiment, FinishedRuns, group, last_finished
 from cse_cli.analysis.origins import RecipeStatus
@@ -76,6 +77,11 @@ class StudyRuns:
         """Return the cells of one reported row that have runs."""
         return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
 
+    def about(self) -> dict[str, Any]:
+        """Return the fields of a table of this study."""
+        missing, name = self.missing(), self.study.name
+        return {"kind": "study", "study": name, "missing": missing, "command": f"cse run {name}" if missing else None}
+
     def missing(self) -> tuple[MissingCell, ...]:
         """Return the cells that lack seeds."""
         requested, current = set(self.study.seed_list), self.current
@@ -136,16 +142,8 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     pairs = dict.fromkeys((runs.study.score_of(one.name), one.evaluator) for one in printed)
     replaced = [(own, theirs) for own, theirs in pairs if own and theirs and own.partition(".")[0] != theirs]
     remarks = [*map(OTHER_ENCODER.format, others), *(OTHER_SCORE.format(*pair) for pair in replaced)]
-    missing = runs.missing()
-    about = about_table(
-        key, identifier, remarks, f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}"
-    ) | {
-        "kind": "study",
-        "encoder": ", ".join(encoders) or None,
-        "study": runs.study.name,
-        "missing": missing,
-        "command": f"cse run {runs.study.name}" if missing else None,
-    }
+    heading = f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}"
+    about = about_table(key, identifier, remarks, heading) | runs.about() | {"encoder": ", ".join(encoders) or None}
     made = build(blocks, columns_of(table), shown, judging_column(table).name, ranked=False, **about)
     reported = {row.name: row.scores for row in made.rows if row.source == "paper"}
     sideways, trends = len(table.rows) == 1, list[Trend]()
@@ -172,7 +170,6 @@ def own_table(runs: StudyRuns) -> ScoreTable:
             columns = {column.heading: column for column in made} | columns
             own.append(Cells(experiment, made, {}))
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
-    missing = runs.missing()
     return build(
         [
             [OwnRow(own, name=name) if own else ScoreRow(source="measured", name=name, scores={})]
@@ -182,9 +179,6 @@ def own_table(runs: StudyRuns) -> ScoreTable:
         shown,
         "",
         ranked=False,
-        kind="study",
         heading=f"{runs.study.name} · {runs.study.title}",
-        study=runs.study.name,
-        missing=missing,
-        command=f"cse run {runs.study.name}" if missing else None,
+        **runs.about(),
     )

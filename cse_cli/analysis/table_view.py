@@ -80,13 +80,13 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
         rows.append(Row(label, (*n, *cells, *ends), row.source, below and label != "gain"))
 
     for row in table.rows:
-        label, settings = row.name, f" [{', '.join(row.settings)}]" if row.settings else ""
+        label = row.name
         if row.source == "measured" and table.kind == "encoder":
             label = f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
         elif row.source == "measured" and table.kind == "community":
             label = f"your runs{configuration_text(row)}"
         elif row.source == "measured" and table.paper is not None:
-            label = f"your runs: {row.recipes}{settings}, {row.model}"
+            label = f"your runs: {row.recipes}{configuration_text(row)}, {row.model}"
         elif wide and row.source == "paper" and table.kind == "encoder" and row.reported_in:
             label = f"{row.name} · {', '.join(row.reported_in)}"
         scores = [row.scores.get(column, EMPTY) for column in columns]
