@@ -80,7 +80,7 @@ def leaderboard(
     """
     from cse_cli.analysis.experiments import read_finished_runs
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, overview, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
+    from cse_cli.analysis.table_view import WRITERS, print_compact, print_tables, write_page
 
     output = Format.JSON if json_ else output
     find_tables(paper, table)  # reports unknown names before the runs are read
@@ -151,10 +151,11 @@ def compare(
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import FEW, comparison_tables, print_comparison
     from cse_cli.analysis.experiments import read_finished_runs
-    from cse_cli.analysis.leaderboard_view import WRITERS
+    from cse_cli.analysis.methods import find_methods
+    from cse_cli.analysis.table_view import WRITERS
     from cse_cli.core.console import write_json
 
-    methods, notes = comparison.find_methods(runs, read_finished_runs(), pairwise=pairwise)
+    methods, notes = find_methods(runs, read_finished_runs(), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
     output = Format.JSON if json_ else output
     # Tables for other programs show no sentence pairs.
@@ -164,7 +165,7 @@ def compare(
     if output is Format.JSON:
         write_json(document.model_dump(mode="json"))
     elif output in WRITERS:
-        sys.stdout.write(WRITERS[output](comparison_tables(document)))
+        sys.stdout.write(WRITERS[output](comparison_tables(document, methods)))
     else:
         print_comparison(document, details=details)
 

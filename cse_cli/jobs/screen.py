@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,27 +14,27 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from cse_cli.analysis.experiments import headlines, metric_value
+from cse_cli.analysis.experiments import Experiment, by_seed
 from cse_cli.analysis.reproduced import compare_with_reproductions
+from cse_cli.analysis.table_view import text_table
+from cse_cli.analysis.tables import seeds_table
 from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, stdout_console, wrap_words
-from cse_cli.core.formatting import counted, duration
+from cse_cli.core.formatting import counted, duration, grouped
 from cse_cli.core.paths import home
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import WORD_OVERLAP, Result, Scores
-from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.core.results import Result
+from cse_cli.core.tables import as_rich, as_rich_parts, plain_table
 from cse_cli.evaluation.evaluate import has_data
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.engine import is_started
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
-from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.events import Listener
 from cse_cli.runs.record import read_about
+from cse_cli.runs.scores import headlines
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Prepared
-from registry import EVALUATORS
 from registry.errors import CseError
-from registry.papers import AVERAGE
 from registry.tokens import Tokens
 
 
@@ -270,28 +270,13 @@ RunPlan = dict[str, Any]
 """JSON-ready result of `describe_run`."""
 
 
-def shown_metrics(recipe: Recipe) -> dict[str, str]:
-    """Return the metric to show of each evaluator of a recipe."""
-    return {key: EVALUATORS[part.name].cls.metric for key, part in recipe.evaluators.items()}
-
-
-def print_results(
-    results: Sequence[Result],
-    metrics: Mapping[str, Mapping[str, str]],
-) -> None:
-    """Print a table per experiment: untrained encoder, one row per seed, mean, standard deviation and word overlap.
-
-    Args:
-        results: Results of runs.
-        metrics: Hash of a recipe → evaluator → metric to show.
-    """
+def print_results(results: Sequence[Result]) -> None:
+    """Print the table of seeds of each experiment, with what is unusual about its runs, and their speed."""
     with stdout_console() as out:
-        for experiment in dict.fromkeys(result.experiment for result in results):
-            runs = [result for result in results if result.experiment == experiment]
+        for runs in grouped(results, lambda result: result.experiment).values():
+            table = seeds_table(Experiment(tuple(by_seed(runs).values()), names=(runs[0].recipe,)))
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
-            recipe = runs[0].recipe_hash
-            table = _results_table(runs, metrics[recipe])
-            for part in as_rich_parts(table, out.width, gap=1):
+            for part in as_rich_parts(text_table(table), out.width, gap=1):
                 out.print(part)
             for run in runs:
                 if run.early_stop is not None:
@@ -301,49 +286,6 @@ def print_results(
             for line in (*compare_with_reproductions(runs), *speed_line(runs)):
                 out.print(Text(line), soft_wrap=not out.is_terminal)
             out.print()
-
-
-def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
-    columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
-    if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
-        columns = {"Avg": AVERAGE, **columns}
-    metrics = list(columns.values())
-    untrained = runs[0].untrained
-    rows = [_row("untrained", _scores(untrained, metrics), emphasis="untrained")] if untrained else []
-    for run in runs:
-        label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
-        step = "" if run.selected_step is None else str(run.selected_step)
-        rows.append(_row(label, _scores(run.scores, metrics), step, duration(run.seconds)))
-    if len(runs) > 1:
-        scores = [[metric_value(run.scores, metric) for run in runs] for metric in metrics]
-        rows += _mean_rows("mean", [[value for value in values if value is not None] for values in scores])
-    if untrained:
-        gains = []
-        for metric in metrics:
-            pairs = [(metric_value(run.scores, metric), metric_value(run.untrained, metric)) for run in runs]
-            gains.append([after - before for after, before in pairs if after is not None and before is not None])
-        rows += _mean_rows("gain", gains, "+")
-    if overlap := runs[0].word_overlap:
-        rows.append(_row(WORD_OVERLAP, _scores(overlap, metrics), emphasis="baseline"))
-    return Table("", (*columns, "step", "time"), tuple(rows), align="p" + "r" * (len(columns) + 2))
-
-
-def _row(label: str, texts: Sequence[str], step: str = "", took: str = "", emphasis: str = "") -> Row:
-    return Row(label, tuple(map(Cell, (*texts, step, took))), emphasis, below=emphasis == "spread")
-
-
-def _mean_rows(label: str, values: Sequence[Sequence[float]], sign: str = "") -> Iterator[Row]:
-    """Yield a row of means over seeds and a row of their standard deviations."""
-    yield _row(label, [f"{statistics.mean(seeds):{sign}.2f}" if seeds else "" for seeds in values])
-    if any(len(seeds) > 1 for seeds in values):
-        spreads = [f"{statistics.stdev(seeds):.2f}" if len(seeds) > 1 else "" for seeds in values]
-        yield _row("± std", spreads, emphasis="spread")
-
-
-def _scores(scores: Scores, metrics: Sequence[str]) -> list[str]:
-    values = [metric_value(scores, metric) for metric in metrics]
-    return ["" if value is None else f"{value:.2f}" for value in values]
 
 
 def below_untrained(runs: Sequence[Result]) -> list[str]:
