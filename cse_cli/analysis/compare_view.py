@@ -37,7 +37,7 @@ _MODES: Mapping[Mode, str] = {
     "incomplete": "planned seeds are missing: there is no test before they finish",
     "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
     "anytime": "anytime test: p and interval are valid however often you look and add seeds. A plan needs fewer seeds: "
-    "`cse run RECIPE --seeds N`",
+    "{}",
 }
 
 
@@ -200,7 +200,9 @@ def _summary_remarks(document: ComparisonDocument) -> Iterator[str]:
 
 
 def _mode_lines(document: ComparisonDocument) -> list[str]:
-    return [_MODES[mode] for mode in dict.fromkeys(one.mode for one in document.comparisons)]
+    here = any(not side.made_from for side in document.sides)
+    plan = "`cse run RECIPE --seeds N`" if here else "--planned N, if you fixed N before the first run"
+    return [_MODES[mode].format(plan) for mode in dict.fromkeys(one.mode for one in document.comparisons)]
 
 
 def summary_legend(document: ComparisonDocument) -> list[str]:
