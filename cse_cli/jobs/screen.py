@@ -29,7 +29,7 @@ from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.engine import is_started
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
-from cse_cli.runs.events import Listener
+from cse_cli.runs.events import ENDS, Listener
 from cse_cli.runs.record import read_about
 from cse_cli.runs.scores import headlines
 from cse_cli.runs.signals import Terminated
@@ -39,7 +39,7 @@ from registry.tokens import Tokens
 
 
 class RunScreen(Screen):
-    """Shows the events of one run at a time."""
+    """Shows the events of one run at a time, or on a terminal a row for each of several parallel runs."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         super().__init__(console, quiet=quiet)
@@ -48,6 +48,7 @@ class RunScreen(Screen):
         self._dev = ""
         self._first: tuple[int, float] | None = None
         """Step and time at the start of the estimate of the time left."""
+        self._rows: Progress | None = None
 
     def listen(self, run_id: str, title: str) -> Listener:
         """Return the receiver of the events of a run, whose recipe has a title."""
@@ -56,11 +57,23 @@ class RunScreen(Screen):
         self._place = f"run {run_id} · state in {escape(str(home()))}"
         return self.show
 
+    def rows(self) -> Progress | None:
+        """Return the rows of parallel runs, or None without a terminal."""
+        if self.live and self._rows is None:
+            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
+            shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
+            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=12), shown)
+            self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
+            self._rows.start()
+        return self._rows
+
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """Close the bar. After an interruption of a run, print how to resume it."""
         self._close()
+        if self._rows is not None:
+            self._rows.stop()
         if isinstance(error, KeyboardInterrupt | Terminated) and self._begun_run:
             how = f". To resume: cse run --resume {self._begun_run[:8]}"
             self.write(f"stopped{how if is_started(self._begun_run) else ' before the first step'}")
@@ -160,7 +173,6 @@ class RunsScreen(RunScreen):
         self._command = command
         self._runs = self._begun = self._ended = 0
         self._since = time.monotonic()
-        self._rows: Progress | None = None
         self._parallel: dict[str, RunLines] = {}
 
     def expect(self, runs: int) -> None:
@@ -176,13 +188,7 @@ class RunsScreen(RunScreen):
             self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
         if alone:
             return self.listen(run_id, title)
-        if self.live and self._rows is None:
-            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
-            shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
-            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=12), shown)
-            self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
-            self._rows.start()
-        self._parallel[label] = RunLines(label, self.console, self._rows)
+        self._parallel[label] = RunLines(label, self.console, self.rows())
         return self._parallel[label].show
 
     def wait_for(self, label: str, short: str, host: str) -> None:
@@ -212,12 +218,8 @@ class RunsScreen(RunScreen):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the bars. After an interruption, print how to continue."""
-        if self._rows is not None:
-            self._rows.stop()
-        if not self._several:
-            super().__exit__(kind, error, trace)
-        elif isinstance(error, KeyboardInterrupt | Terminated):
-            self._close()
+        super().__exit__(kind, None if self._several else error, trace)
+        if self._several and isinstance(error, KeyboardInterrupt | Terminated):
             self.write(f"stopped. To run the rest: {escape(self._command())}")
 
 
@@ -230,6 +232,12 @@ class RunLines(RunScreen):
         self._rows = rows
         self._label = name
         self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
+
+    def show(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Show an event of the run. Its end removes its row."""
+        super().show(kind, data)
+        if kind in ENDS:
+            self._close()
 
     def preparing(self, what: str, done: float = 0, total: float | None = 0) -> None:
         """Print nothing."""
