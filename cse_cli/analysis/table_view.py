@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +40,32 @@ EMPTY = Score(mean=0.0)
 """Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
-FIRST: Mapping[str, Callable[[ScoreRow], str]] = {"n": lambda row: str(row.seed_count or "")}
-"""Heading → text of the columns before the scores, which a table of seeds does not have."""
-LAST: Mapping[str, Mapping[str, Callable[[ScoreRow], str]]] = {
-    "community": {"recipe": lambda row: row.recipe or ""},
-    "seeds": {
-        "step": lambda row: "" if row.step is None else str(row.step),
-        "time": lambda row: "" if row.seconds is None else duration(row.seconds),
-    },
-}
-"""Kind of a table → heading → text of the columns after the scores."""
+
+
+class TextColumn(NamedTuple):
+    """A column of text about a row.
+
+    Args:
+        kinds: Kinds of tables that have it.
+        text: Text of a row.
+        align: Alignment, as in `Table`.
+        after: Whether it follows the scores.
+    """
+
+    heading: str
+    kinds: Collection[str]
+    text: Callable[[ScoreRow], str]
+    align: str = "r"
+    after: bool = False
+
+
+TEXT_COLUMNS = (
+    TextColumn("n", ("encoder", "table", "study", "community", "comparison"), lambda row: str(row.seed_count or "")),
+    TextColumn("recipe", ("community",), lambda row: row.recipe or "", align="l", after=True),
+    TextColumn("step", ("seeds",), lambda row: "" if row.step is None else str(row.step), after=True),
+    TextColumn("time", ("seeds",), lambda row: "" if row.seconds is None else duration(row.seconds), after=True),
+)
+"""Columns of all tables, in order. A report and `cse run` show the same ones."""
 
 
 def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
@@ -72,11 +88,12 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
     """
     notes = notes_of([table]) if notes is None else notes
     columns = table.columns if wide or table.kind != "community" else table.columns[-1:]
-    first, last = {} if table.kind == "seeds" else FIRST, LAST.get(table.kind, {})
+    texts = [column for column in TEXT_COLUMNS if table.kind in column.kinds]
+    first, last = ([column for column in texts if column.after == after] for after in (False, True))
     rows: list[Row] = []
 
     def add(label: str, row: ScoreRow, cells: Iterable[Cell], *, below: bool = False) -> None:
-        n, ends = ([Cell("" if below else text(row)) for text in texts.values()] for texts in (first, last))
+        n, ends = ([Cell("" if below else column.text(row)) for column in of] for of in (first, last))
         rows.append(Row(label, (*n, *cells, *ends), row.source, below and label != "gain"))
 
     for row in table.rows:
@@ -97,8 +114,10 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
         if any(score.difference is not None for score in scores):
             gains = (Cell(score.difference_text(), score.significant) for score in scores)
             add("gain" if table.kind == "seeds" else row.comparison, row, gains, below=True)
-    align = "p" + "r" * len((*first, *columns)) + ("l" if table.kind == "community" else "r" * len(last))
-    return Table(table.heading, (*first, *columns, *last), tuple(rows), notes, align=align)
+    scored = [(column, "r") for column in columns]
+    shown = [*((c.heading, c.align) for c in first), *scored, *((c.heading, c.align) for c in last)]
+    headings, align = zip(*shown, strict=True)
+    return Table(table.heading, headings, tuple(rows), notes, align=f"p{''.join(align)}")
 
 
 def configuration_text(row: ScoreRow) -> str:
@@ -347,6 +366,8 @@ def to_csv(tables: Sequence[ScoreTable]) -> str:
 
 _TABLE = ("kind", "encoder", "study")
 _OTHER = ("recipe", "copies", "scores", "step", "seconds")
+"""Fields of a row that CSV lacks: `recipes` has the first two, each score is a line, and only tables of seeds have the
+last two. The columns have the order of the fields."""
 _ROW = ["recipes", *(name for name in ScoreRow.model_fields if name not in _OTHER)]
 _SCORE = ["difference", *Score.model_fields]
 

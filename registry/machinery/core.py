@@ -254,6 +254,12 @@ class Registry(Names[Entry[T]], Generic[T]):
                 "add one: `cse list` shows its first line",
                 code="component.no_docstring",
             )
+        if cls.__module__.startswith(f"registry.{self.kind}.") and not cls.__module__.endswith(f".{name}"):
+            raise RegistrationError(
+                f"{owner(cls)} has the name '{name}' in recipes, but its file has another one",
+                f"rename the file to {name}.py: a component is imported by its name",
+                code="component.wrong_file",
+            )
         self._refuse_second_owner(name, cls)
         parameters, references = parameter_model(cls)
         try:

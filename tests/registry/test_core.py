@@ -130,6 +130,9 @@ def test_base_class_and_docstring_must_fit_and_source_may_lack(losses):
     with refuses("component.no_docstring", "Silent"):
         losses.register("silent")(Silent)
     assert "silent" not in losses
+    moved = type("Moved", (Plain,), {"__doc__": "Be elsewhere.", "__module__": "registry.losses.elsewhere"})
+    with refuses("component.wrong_file", "Moved", "moved.py"):
+        losses.register("moved")(moved)
     space = {"Loss": Loss, "Sentences": Sentences, "Tensor": Tensor, "__name__": "__console__"}
     exec('class Typed(Loss):\n    """Be typed in."""\n    def forward(self, anchor: Sentences): return 0', space)
     losses.register("typed")(space["Typed"])
