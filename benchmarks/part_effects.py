@@ -15,12 +15,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from cse_cli.analysis.experiments import metric_value
 from cse_cli.core.formatting import interval, p_value, signed
 from cse_cli.core.stats import Paired, compare_paired, judge_together
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.paths import setting
+from cse_cli.runs.scores import metric_value
 
 Scores = Mapping[tuple[str, ...], Mapping[int, float]]
 """Component at each place → seed → score. The others are compared with the first."""

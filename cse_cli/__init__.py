@@ -8,9 +8,22 @@ from typing import TYPE_CHECKING, Any
 from cse_cli._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from cse_cli.api import Model, evaluate, leaderboard, load_model, load_recipe, plugin, push, run, to_frame
+    from cse_cli.api import (
+        Model,
+        evaluate,
+        leaderboard,
+        load_model,
+        load_recipe,
+        load_results,
+        plugin,
+        push,
+        run,
+        to_frame,
+    )
 
-__all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
+__all__ = [
+    "Model", "evaluate", "leaderboard", "load_model", "load_recipe", "load_results", "plugin", "push", "run", "to_frame"
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cse_cli.analysis.elsewhere import read_elsewhere
 from cse_cli.analysis.experiments import read_finished_runs
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
+from cse_cli.analysis.origins import is_of_recipe
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Screen
 from cse_cli.core.garbage import free_memory
@@ -35,7 +37,9 @@ from registry.machinery.core import registered
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
+__all__ = [
+    "Model", "evaluate", "leaderboard", "load_model", "load_recipe", "load_results", "plugin", "push", "run", "to_frame"
+]  # fmt: skip
 
 
 def plugin(file: str | Path) -> None:
@@ -196,8 +200,24 @@ def leaderboard(
     return score_tables(read_finished_runs(), query)
 
 
+def load_results(recipe: str | Sequence[str] = (), elsewhere: Sequence[str] = ()) -> list[Result]:
+    """Return the results of finished runs, oldest first, then results made elsewhere.
+
+    Args:
+        recipe: Only runs of this recipe or of these recipes, in every configuration.
+        elsewhere: CSV files, folders or `NAME=FOLDERS`, as for `cse compare`.
+
+    Raises:
+        CseError: If results made elsewhere cannot be read.
+    """
+    wanted = [recipe] if isinstance(recipe, str) else recipe
+    runs = sorted(read_finished_runs().results, key=lambda run: run.finished)
+    made = [run for argument in elsewhere for method in read_elsewhere(argument) for run in method.results]
+    return [run for run in runs if not wanted or any(is_of_recipe(run, one) for one in wanted)] + made
+
+
 def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] | ScoreTable) -> DataFrame:
-    """Return results of `run`, `evaluate` or `leaderboard` as a table.
+    """Return results of `run`, `load_results`, `evaluate` or `leaderboard` as a table.
 
     Each row is a run, a model, or a row of a leaderboard, where recipes with the same title differ in the columns
     "recipe" and "settings". Scores of runs and models are in columns "evaluator.metric",

@@ -58,6 +58,7 @@ def pages() -> dict[str, str]:
         | checked_pages()
         | {
             "../CITATION.cff": citation_file(),
+            "llms.txt": (PAGES / "scripting.md").read_text(encoding="utf-8"),
             "reference/layers.svg": layers_svg(),
             "reference/python.ipynb": notebook(PAGES / "python.md"),
             "reference/first_run.ipynb": notebook(PAGES / "tutorials" / "notebook.md"),

@@ -60,6 +60,17 @@ class Resource:
 
 
 @dataclass(frozen=True)
+class Package:
+    """Mark of a parameter that requires an optional package if it is set. `cse check` names packages that are missing.
+
+    Args:
+        name: Name for `import` and for `pip install`.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Tune:
     """Default search range of a parameter for `cse tune`.
 

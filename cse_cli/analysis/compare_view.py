@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
-from pydantic import BaseModel
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
-from cse_cli.analysis.experiments import Change, grouped
+from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.experiments import Experiment
+from cse_cli.analysis.papers import own_column
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, measure
+from cse_cli.analysis.tables import Cells, OwnRow, build
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
+from cse_cli.core.formatting import UNSET, counted, grouped, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import ASSUMED
 from cse_cli.core.stats import MOST_SEEDS, Paired
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
-from cse_cli.recipe.keys import setting_text
-from cse_cli.recipe.schema import LossPart, View
-from registry import REGISTRIES
+from cse_cli.recipe.changes import changes_table
 
 Part = str | Sequence[str] | Table
 """Paragraph, list or table of a report."""
@@ -40,7 +37,7 @@ _MODES: Mapping[Mode, str] = {
     "incomplete": "planned seeds are missing: there is no test before they finish",
     "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
     "anytime": "anytime test: p and interval are valid however often you look and add seeds. A plan needs fewer seeds: "
-    "`cse run RECIPE --seeds N`",
+    "{}",
 }
 
 
@@ -103,12 +100,18 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
     return sorted(lines, key=lambda line: -line.difference)
 
 
-def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
+def comparison_tables(document: ComparisonDocument, methods: Sequence[Experiment]) -> list[ScoreTable]:
     """Return a table for each method that others are compared with: methods as rows, metrics as columns."""
-    sides, found = {side.letter: side for side in document.sides}, []
+    of_letter, found = {method.letter: method for method in methods}, []
+
+    def row(letter: str, seeds: Iterable[int], scores: dict[str, Score], reference: ScoreRow | None = None) -> OwnRow:
+        method = of_letter[letter]
+        shared = replace(method, results=tuple(method.runs[seed] for seed in sorted(seeds)))
+        return OwnRow([Cells(shared, ())], reference, name=method.name, scores=scores)
+
     for letter, comparisons in grouped(document.comparisons, lambda one: one.first).items():
-        name, of_first = sides[letter].name, dict[str, dict[int, float]]()
-        rows = []
+        first, rows, of_first = of_letter[letter], list[OwnRow](), dict[str, dict[int, float]]()
+        reference = ScoreRow(source="measured", name=first.name, scores={})
         for comparison in comparisons:
             scores = {}
             for one in comparison.metrics:
@@ -121,35 +124,19 @@ def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
                     "equal": over.constant and one.finding not in ("selecting", "untested"),
                 }
                 scores[one.metric] = measure(over.second).model_copy(update=update).marked()
-            rows.append(_score_row(sides[comparison.second], comparison.seeds, scores, name))
+            rows.append(row(comparison.second, comparison.seeds, scores, reference))
         alone = {metric: measure(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
-        own = _score_row(sides[letter], sorted({seed for of in of_first.values() for seed in of}), alone)
-        table = ScoreTable(
+        table = build(
+            [[row(letter, {seed for of_seeds in of_first.values() for seed in of_seeds}, alone), *rows]],
+            [own_column(metric, first.latest) for metric in of_first],
+            [first],
+            comparisons[0].main.metric,
             kind="comparison",
-            heading=f"Methods compared with {name}",
-            columns=tuple(of_first),
-            ranking=comparisons[0].main.metric,
-            rows=(own, *rows),
+            heading=f"Methods compared with {first.name}",
             remarks=tuple(_summary_remarks(document)),
         )
         found.append(table)
     return found
-
-
-def _score_row(
-    side: MethodSummary, seeds: Sequence[int], scores: dict[str, Score], reproduces: str | None = None
-) -> ScoreRow:
-    return ScoreRow(
-        source="measured",
-        name=side.name,
-        reproduces=reproduces,
-        recipe=side.recipe,
-        recipe_hash=side.recipe_hash,
-        experiment=side.experiment,
-        model=side.model,
-        seeds=tuple(seeds),
-        scores=scores,
-    )
 
 
 def summary_parts(document: ComparisonDocument) -> list[Part]:
@@ -213,7 +200,9 @@ def _summary_remarks(document: ComparisonDocument) -> Iterator[str]:
 
 
 def _mode_lines(document: ComparisonDocument) -> list[str]:
-    return [_MODES[mode] for mode in dict.fromkeys(one.mode for one in document.comparisons)]
+    here = any(not side.made_from for side in document.sides)
+    plan = "`cse run RECIPE --seeds N`" if here else "--planned N, if you fixed N before the first run"
+    return [_MODES[mode].format(plan) for mode in dict.fromkeys(one.mode for one in document.comparisons)]
 
 
 def summary_legend(document: ComparisonDocument) -> list[str]:
@@ -371,56 +360,3 @@ def _print_parts(console: Console, parts: Sequence[Part]) -> None:
             lines, style = ([part], "bold") if isinstance(part, str) else (part, "")
             for line in lines:
                 console.print(escape(line), style=style)
-
-
-DEFAULTS = "default"
-_TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
-"""Sections whose tables have keys of the recipe in addition to those of the component."""
-
-
-def without_directories(value: Any) -> Any:
-    """Return a recipe with file names instead of absolute paths, which are private."""
-    if isinstance(value, Mapping):
-        return {key: without_directories(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_directories(inner) for inner in value]
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
-    """Return the settings that differ, one row for each."""
-    rows = [
-        (change.key, *(short_setting(change.key, without_directories(value)) for value in change.values))
-        for change in changes
-    ]
-    return plain_table(["", *headings], rows)
-
-
-def short_setting(key: str, value: Any) -> str:
-    """Return a value of a resolved recipe as short text: of components, the parameters that are not the default."""
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
-        return ", ".join(short_setting(key, one) for one in value)
-    if not isinstance(value, Mapping):
-        return setting_text(value)
-    name = str(value.get("name", ""))
-    defaults = _defaults(key, name)
-    others = {inner: of for inner, of in value.items() if inner != "name" and _plain(of) != defaults.get(inner, inner)}
-    shown = {inner: short_setting(f"{key}.{inner}", of) for inner, of in others.items()}
-    texts = [f"{inner} = {text}" for inner, text in shown.items() if text != DEFAULTS]
-    if not texts:
-        return name or DEFAULTS
-    return f"{name} ({', '.join(texts)})" if name else f"({', '.join(texts)})"
-
-
-def _defaults(key: str, name: str) -> dict[str, Any]:
-    """Return key → default of the table at a path."""
-    parts = key.split(".")
-    models = [_TABLES[parts[0]]] if len(parts) == 2 and parts[0] in _TABLES else []
-    kinds = [registry for part in reversed(parts) for registry in REGISTRIES if registry.kind.startswith(part)]
-    models += [kinds[0][name].parameters] if kinds and name in kinds[0] else []
-    fields = {inner: field for model in models for inner, field in model.model_fields.items()}
-    return {inner: _plain(of.get_default(call_default_factory=True)) for inner, of in fields.items()}
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

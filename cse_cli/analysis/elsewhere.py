@@ -17,9 +17,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from cse_cli.analysis.experiments import Experiment, grouped, metric_value
+from cse_cli.analysis.experiments import Experiment
+from cse_cli.core.formatting import grouped
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import MAIN_SCORE, STS_TASKS, Result, Versions
+from cse_cli.runs.scores import metric_value
 from registry.errors import CseError, suggestion
 from registry.papers import AVERAGE
 

@@ -1,30 +1,21 @@
-"""Finished runs by experiment, their relation to the current recipe files, and their differences."""
+"""Experiments: finished runs that are seeds of each other, their scores, and the differences between them."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import NamedTuple, get_args
 
-from pydantic import BaseModel
-
+from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status
+from cse_cli.core.formatting import grouped
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, Scores, State, paper_average
-from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
-from cse_cli.recipe.load import load
-from cse_cli.recipe.schema import settings
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.runs.index import finished_runs
-from cse_cli.runs.record import read_recipe
-from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE
-from registry.paths import is_file
 
 SETTINGS_SHOWN = 3
 """Number of changed settings that a label shows."""
@@ -38,19 +29,8 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
     "precision": lambda run: run.precision,
 }
 """Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
-
-
-RecipeStatus = Literal["current", "variant", "changed", "other_model", "unreadable", "missing"]
-"""Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
-settings, another model, or no such file."""
-STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "unreadable", "missing")
-"""Statuses in the order in which one represents several."""
-SHIPPED = "_recipes"
-"""Directory of an installation's recipes."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
-Item = TypeVar("Item")
-Key = TypeVar("Key")
 POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"
@@ -62,164 +42,10 @@ def last_finished(runs: Iterable[Result]) -> Result:
     return max(runs, key=lambda run: run.finished)
 
 
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return key → its items, in the order of the items."""
-    found: dict[Key, list[Item]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
-
-
 def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
     """Return seed → its run that finished last, in the order of the seeds."""
     latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
     return dict(sorted(latest.items()))
-
-
-def metric_value(scores: Scores, metric: str) -> float | None:
-    """Return `evaluator.metric` of a run's scores, or as `avg` the papers' average of the seven English sets."""
-    if metric == AVERAGE:
-        return paper_average(scores, STS_TASKS, RANKED)
-    evaluator, _, name = metric.rpartition(".")
-    return scores.get(evaluator, {}).get(name)
-
-
-def main_metric(result: Result) -> str | None:
-    """Return the primary metric of a run, or None without scores.
-
-    This is the papers' average if all seven sets are scored, else the first test score by the metric that selects
-    states, else the score that selects them.
-    """
-    if metric_value(result.scores, AVERAGE) is not None:
-        return AVERAGE
-    tests, metric = result.tests()
-    scored = [name for name, values in result.scores.items() if metric in values]
-    if not scored:
-        return None
-    return f"{tests[0]}.{metric}" if tests else result.metric_for_best_model or f"{scored[0]}.{metric}"
-
-
-@dataclass(frozen=True)
-class Headline:
-    """One score of a run and that of its encoder before training.
-
-    Args:
-        metric: `avg` or `evaluator.metric`.
-        score: Score of the selected state.
-        untrained: Score before the first step, or None.
-    """
-
-    metric: str
-    score: float
-    untrained: float | None
-
-    @property
-    def name(self) -> str:
-        """Short name of the metric: `avg`, or its evaluator."""
-        return self.metric.rpartition(".")[0] or self.metric
-
-    @property
-    def gain(self) -> float | None:
-        """Difference of the score from that before training."""
-        return None if self.untrained is None else self.score - self.untrained
-
-
-def headlines(result: Result) -> Iterator[Headline]:
-    """Yield the primary metric, and also the selecting one if the primary has no score before training."""
-    main = main_metric(result)
-    for metric in dict.fromkeys((main, result.metric_for_best_model)):
-        score = None if metric is None else metric_value(result.scores, metric)
-        if metric is not None and score is not None:
-            before = metric_value(result.untrained, metric)
-            if before is None and metric == result.metric_for_best_model:
-                before = result.curve.get(0)
-            yield (found := Headline(metric, score, before))
-            if found.untrained is not None:
-                return
-
-
-class RecipeFacts(NamedTuple):
-    """`Recipe.hash()` of a recipe, and `Recipe.resolved()` with lists for tuples."""
-
-    settings: str
-    resolved: dict[str, Any]
-
-
-@cache
-def recipe_today(name: str) -> RecipeFacts:
-    """Return the facts of a recipe's current file. An error if it does not exist or is not valid."""
-    recipe = load(name).recipe
-    return RecipeFacts(recipe.hash(), json.loads(json.dumps(recipe.resolved())))
-
-
-_ABSENT = object()
-
-
-class Change(BaseModel, frozen=True):
-    """A key that differs between recipes.
-
-    Args:
-        key: Dotted path of the key, or of the whole table if a recipe lacks it.
-        values: Value in each recipe. None if the recipe lacks it.
-    """
-
-    key: str
-    values: tuple[Any, ...]
-
-
-def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """Return the settings in which resolved recipes differ."""
-    return _table_changes([settings(recipe) for recipe in recipes], "")
-
-
-def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Change]:
-    found: list[Change] = []
-    for key in dict.fromkeys(key for table in tables for key in table):
-        values = [_as_table(table.get(key, _ABSENT)) for table in tables]
-        if all(isinstance(value, Mapping) for value in values):
-            found += _table_changes(values, f"{prefix}{key}.")
-        elif any(value != values[0] for value in values):
-            found.append(Change(key=f"{prefix}{key}", values=tuple(None if v is _ABSENT else v for v in values)))
-    return found
-
-
-def _as_table(value: Any) -> Any:
-    """Return a list of components as a table with their names as keys, as in `--set`. Other values stay unchanged."""
-    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "name" in part for part in value):
-        names = [part["name"] for part in value]
-        if len(set(names)) == len(names):
-            return dict(zip(names, value, strict=True))
-    return value
-
-
-def changed_settings(result: Result) -> tuple[str, ...]:
-    """Return the differences of a run from its recipe's current file, as `key=value`. Empty if they are not known."""
-    ran = read_resolved(result.run_id)
-    try:
-        today = recipe_today(result.source if is_file(Path(result.source)) else result.recipe).resolved
-    except CseError:
-        return ()
-    found = []
-    for change in [] if ran is None else recipe_changes([today, ran]):
-        value = change.values[1]
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        found.append(f"no {change.key}" if value is None else f"{change.key}={text}")
-    return tuple(sorted(found))
-
-
-def read_resolved(run_id: str | None) -> dict[str, Any] | None:
-    """Return the resolved recipe of a run, or None if it cannot be read."""
-    try:
-        return read_recipe(run_id) if run_id else None
-    except CseError:
-        return None
-
-
-def is_of_recipe(result: Result, argument: str) -> bool:
-    """Return whether a run has the recipe of an argument: the file of a path, or any recipe with this name."""
-    if argument.endswith(".toml") and result.source:
-        return real_path(Path(argument)) == real_path(Path(result.source))
-    return recipe_name(result.recipe) == recipe_name(argument)
 
 
 def mixed_environments(runs: Sequence[Result]) -> list[str]:
@@ -407,7 +233,7 @@ def group(
     found: list[Experiment] = []
     for members in groups.values():  # in the order in which they finished
         runs, of_files = [one.run for one in members], {one.origin: one.status for one in members}
-        files = sorted(of_files, key=lambda origin: STATUSES.index(of_files[origin]))
+        files = sorted(of_files, key=lambda origin: get_args(RecipeStatus).index(of_files[origin]))
         first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
         merged = [each for first, second in pairwise(first_runs) for each in differences(first, second)]
         experiment = Experiment(
@@ -477,83 +303,3 @@ def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     first_of, second_of = ({name: of.get(name, "none").removeprefix("rows:") for name in names} for of in (old, new))
     return [(name, first_of[name], second_of[name]) for name in names]
-
-
-def origin_of(result: Result) -> str:
-    """Return the path of a run's recipe, or its name if the file is not on this machine.
-
-    A recipe with a bare name on another machine is the recipe with this name on this machine.
-    """
-    source, name = result.source, result.recipe
-    shipped = source.endswith(f"/{SHIPPED}/{name}.toml")  # another installation's
-    if source and not shipped and is_file(Path(source)):
-        return str(real_path(Path(source)))
-    if source and not shipped and not source.endswith(f"/recipes/{name}.toml"):
-        return source
-    file = Path(name) if name.endswith(".toml") else _named(name)
-    return name if file is None else str(real_path(file))
-
-
-def _named(name: str) -> Path | None:
-    """Return the file of the recipe with a bare name."""
-    return next((file for root in roots() if is_file(file := root / f"{name}.toml")), None)
-
-
-def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
-    """Return origin → name for origin → recorded name. Files with the same name get the end of their path."""
-    bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
-    names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
-    for name, origins in grouped(recipes, names.__getitem__).items():
-        if len(origins) > 1 or _named(name) is not None:
-            names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
-    return names
-
-
-def _tail(path: str, others: Sequence[str]) -> str:
-    """Return the shortest end of a path, with its directory, that no other path has."""
-    parts = Path(path).parts
-    for count in range(2, len(parts)):
-        if all(Path(other).parts[-count:] != parts[-count:] for other in others if other != path):
-            return Path(*parts[-count:]).as_posix()
-    return path
-
-
-def why_unreadable(result: Result) -> str:
-    """Return why the current file of a run's recipe cannot be read, or an empty string."""
-    try:
-        recipe_today(origin_of(result))
-    except CseError as error:
-        return error.message
-    return ""
-
-
-def recipe_status(result: Result, changes: Sequence[str] = ()) -> RecipeStatus:
-    """Return the relation of a run to the current file of its recipe. `changes` are those of its `--set`."""
-    origin = origin_of(result)
-    if not is_file(Path(origin)):
-        return "missing"
-    try:
-        today = recipe_today(origin)
-    except UnknownNameError:
-        return "missing"
-    except CseError:
-        return "unreadable"
-    if today.settings == result.recipe_hash:
-        return "current"
-    if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
-        return "other_model"
-    if not changes:
-        return "changed"
-    ran = read_resolved(result.run_id)
-    differing = [] if ran is None else recipe_changes([today.resolved, ran])
-    return "variant" if all(_explained(change.key, changes) for change in differing) else "changed"
-
-
-def _explained(key: str, changes: Sequence[str]) -> bool:
-    """Return whether a change sets this key, a table around it or a key in it."""
-    for change in changes:
-        changed = change.removeprefix("no ").partition("=")[0].removesuffix(".name")
-        changed = re.split(r"\.\d+(?:\.|$)", changed)[0]  # changes have no positions in arrays
-        if f"{key}.".startswith(f"{changed}.") or f"{changed}.".startswith(f"{key}."):
-            return True
-    return False

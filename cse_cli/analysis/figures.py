@@ -18,8 +18,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
-from cse_cli.analysis.experiments import RecipeStatus, group, metric_value
-from cse_cli.analysis.tables import StudyRuns, paper_table
+from cse_cli.analysis.experiments import group
+from cse_cli.analysis.origins import RecipeStatus
+from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.tables import paper_table
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
     BLACK,
@@ -51,6 +53,7 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import FigureSpec
+from cse_cli.runs.scores import metric_value
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from cse_cli.analysis.elsewhere import read_elsewhere
-from cse_cli.analysis.experiments import Experiment, FinishedRuns, group, grouped, is_of_recipe
+from cse_cli.analysis.experiments import Experiment, FinishedRuns, group
+from cse_cli.analysis.origins import is_of_recipe
 from cse_cli.analysis.papers import (
     ScoreColumn,
     ScoreLayout,
@@ -26,7 +27,9 @@ from cse_cli.analysis.papers import (
     table_of,
 )
 from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable, measure
-from cse_cli.analysis.tables import Block, Chosen, build, paper_table, rank_by, study_runs, study_table
+from cse_cli.analysis.studies import study_runs, study_table
+from cse_cli.analysis.tables import Cells, Chosen, OwnRow, build, paper_table, rank_by
+from cse_cli.core.formatting import grouped
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
 from cse_cli.recipe.study import studies_of
@@ -132,16 +135,13 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         if has_runs or (not started and (query.table is not None or not runs.results)):
             commands = "; ".join(f"cse run {study.name}" for study in of_paper)
             tables.append(table.model_copy(update={"command": commands or None}))
-    filtered = []
+    filtered, encoder, language = [], query.encoder_name, query.language
     for table in tables:  # without reported rows of another encoder or language
         rows = tuple(
             row
             for row in table.rows
             if row.source == "measured"
-            or (
-                query.encoder_name in (None, row.model, table.encoder)
-                and query.language in (None, row.language or query.language)
-            )
+            or (encoder in (None, row.model, table.encoder) and language in (None, row.language or language))
         )
         filtered += [table.model_copy(update={"rows": rows})] if rows else []
     return filtered
@@ -248,15 +248,16 @@ def encoder_table(
     open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in known if row.recipe))
     of_recipes = [[row for row in known if row.recipe == recipe] for recipe in open_recipes]
     fullest = {id(max(rows, key=lambda row: len(row.scores))) for rows in of_recipes}
-    blocks = []
+    blocks: list[list[ScoreRow | OwnRow]] = []
     for row in known:
         empty = {"source": "measured", "reported_in": (), "scores": {}, "notes": (), "reproduces": row.name}
-        blocks.append(Block([row, row.model_copy(update=empty)] if id(row) in fullest else [row]))
+        blocks.append([row, row.model_copy(update=empty)] if id(row) in fullest else [row])
     for experiment, best_of in chosen:
         paper = experiment.latest.paper
         own = find_reported_row(paper.key, paper.table, paper.row) if paper else None
         of_row = layout.in_metric(columns, table_of(own).rows[own.name].score) if own else columns
-        blocks.append(Block([], [(experiment, best_of)], of_row, own, layout.reported_scores(own) if own else None))
+        cells = Cells(experiment, of_row, layout.reported_scores(own) if own else None)
+        blocks.append([OwnRow([cells], own, best_of)])
     remarks: tuple[str, ...] = ()
     if dev is not None:
         headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
@@ -403,14 +404,15 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
         if encoder not in (None, model_name(name)) or (every and not members):
             continue
         chosen = chosen_by_dev(members, every=every)
-        blocks = []
+        blocks: list[list[ScoreRow | OwnRow]] = []
         others = list(chosen)
         for given in rows:
-            row = _listed_row(given, layout)
+            row, columns = _listed_row(given, layout), layout.in_metric(layout.columns, given.score)
             below = [one for one in chosen if one[0].status != "other_model" and given.recipe in one[0].names]
-            blocks.append(Block([row], below, layout.in_metric(layout.columns, given.score), row, row.scores))
+            own = [OwnRow([Cells(one, columns, row.scores)], row, best_of) for one, best_of in below]
+            blocks.append([row, *own])
             others = [one for one in others if one not in below]
-        blocks += [Block([], [one], layout.columns, None, {}) for one in others]
+        blocks += [[OwnRow([Cells(one, layout.columns, {})], None, best_of)] for one, best_of in others]
         table = build(
             blocks,
             layout.columns,

@@ -10,22 +10,17 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel
 
-from cse_cli.analysis.experiments import metric_value
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, read_series
-from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, read_series
+from cse_cli.core.stats import LEVEL, Paired, p_text, seeds_text
 from cse_cli.runs.record import folder_of
+from cse_cli.runs.scores import main_metrics, metric_value
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import AVERAGE
 from registry.statistics import Floats, resampled_spearman, spearman
 
 _SAME = 1e-6
 """Largest difference between a score and 100 · ρ of its pairs that rounding explains."""
-
-
-def main_metrics(scores: Scores) -> dict[str, str]:
-    """Return evaluator → its main metric as `evaluator.metric`. Evaluators report it first."""
-    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
 
 
 def shared_metrics(runs: Sequence[Result]) -> list[str]:
@@ -291,16 +286,6 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan)
 def _half(seeds: Paired) -> str:
     """Return half the interval. Empty if the interval is unbounded."""
     return "" if seeds.low is None or seeds.high is None else f" ± {_size((seeds.high - seeds.low) / 2)}"
-
-
-def p_text(p: float) -> str:
-    """Return "p = 0.031", or "p < 0.001"."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def seeds_text(n: int) -> str:
-    """Return the seeds needed, marked as an estimate from few seeds."""
-    return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"
 
 
 def _size(value: float) -> str:

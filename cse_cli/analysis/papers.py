@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from cse_cli.analysis.experiments import Experiment, grouped
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow
+from cse_cli.core.formatting import grouped
 from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
 from cse_cli.recipe.study import Study
 from registry import papers
@@ -157,6 +158,13 @@ class ScoreColumn:
             return []
         own = experiment.values(self.evaluator, f"{self.metric}_{self.aggregate}", self.averaged, of=of)
         return own or experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+
+
+def own_column(score: str, result: Result, heading: str = "", averaged: tuple[str, ...] = ()) -> ScoreColumn:
+    """Return the column of an "evaluator.metric" or of "avg", with the data that a run scored."""
+    evaluator, _, metric = score.rpartition(".")
+    metric, data = metric if evaluator else RANKED, result.data_of(evaluator)
+    return ScoreColumn(heading or score, evaluator or AVERAGE, metric, averaged, data=data)
 
 
 def scores_its_name(result: Result, evaluator: str) -> bool:

@@ -10,75 +10,57 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
-import tomlkit
-
-from cse_cli.analysis.compare import (
-    ComparisonDocument,
-    compare,
-    compare_rows,
-    find_method,
-    find_methods,
-    names_recipe,
-    names_run,
-)
+from cse_cli.analysis.compare import ComparisonDocument, compare, compare_rows
 from cse_cli.analysis.compare_view import (
     Part,
     baseline_of,
-    changes_table,
     comparison_parts,
     interval_text,
     summary_legend,
     summary_lines,
     summary_parts,
-    without_directories,
 )
 from cse_cli.analysis.experiments import (
-    Change,
     Experiment,
     FinishedRuns,
     by_seed,
     differences,
     group,
-    headlines,
     mixed_environments,
     read_finished_runs,
-    read_resolved,
-    recipe_changes,
 )
-from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
+from cse_cli.analysis.methods import find_method, find_methods, names_run
+from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.paired_tests import main_metrics, p_text
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.tables import StudyRuns, paper_table, study_runs, study_table, trend
+from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
+from cse_cli.analysis.table_view import table_parts
+from cse_cli.analysis.tables import paper_table, seeds_table
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
-from cse_cli.core.results import WORD_OVERLAP, PaperRow, Result
-from cse_cli.core.stats import Paired
-from cse_cli.core.tables import Cell, Row, Table, plain_table
+from cse_cli.core.results import PaperRow, Result
+from cse_cli.core.stats import Paired, p_text, trend
+from cse_cli.core.tables import plain_table
 from cse_cli.recipe import cells
-from cse_cli.recipe.files import all_recipes, all_studies, bare_name, name_of
-from cse_cli.recipe.load import load
+from cse_cli.recipe.changes import changes_table, rerun, without_directories
+from cse_cli.recipe.files import name_of
 from cse_cli.recipe.study import Study, find_study, load_study, origins_of
 from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
+from cse_cli.runs.scores import headlines, main_metrics
 from registry import papers
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError
 from registry.papers import AVERAGE, reported_difference
-from registry.paths import is_file
 
-VISIBLE = 0.005
-"""Smallest standard deviation that two decimals show."""
 CURVE = "training_curve"
 """Name of the figure that belongs to the section on training."""
 LOSS, PARTS = "train/loss", "loss/"
 """Name of the recorded loss, and prefix of its parts."""
-SAVED = "recipe.toml"
-"""Name of the file in which a reader saves the resolved recipe."""
 DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 ADDRESS = re.compile(r"[/\\]|://")
@@ -137,16 +119,7 @@ def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     known = all_runs()
     if names_run(argument, known):
         return find_run(argument, known).run_id
-    if names_recipe(argument, results):
-        return str(find_method(argument, results).latest.run_id)
-    near = suggestion(
-        argument, [*all_recipes(), *all_studies(), *(run.name for run in known), *(run.about.short for run in known)]
-    )
-    raise UnknownNameError(
-        f"'{argument}' is not a run, a recipe or a study.{near}",
-        "list them: cse runs ls, cse list recipes, cse list studies",
-        code="report.unknown_run",
-    )
+    return str(find_method(argument, results).latest.run_id)
 
 
 def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:
@@ -194,7 +167,7 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "how": how,
         "changes": changes_table(how.changes or (), ("current file", "this run")),
         "recipe": to_toml(without_directories(resolved)) if resolved else "",
-        "scores": _scores_table(own, result.seed),
+        "scores": table_parts(seeds_table(own)),
         "remarks": [*_remarks(run, own), *left_out],
         "paper": _paper_parts(own, result.paper),
         "distributions": compare_with_reproductions(own.results, notes=True),
@@ -231,40 +204,6 @@ def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Se
     return replace(found, name=found.latest.recipe, results=tuple(same[seed] for seed in sorted(same)))
 
 
-def _scores_table(runs: Experiment, own: int) -> Table:
-    """Return the scores of every seed, their mean and standard deviation, and the gain over the untrained encoder.
-
-    The report is about the seed `own`.
-    """
-    several = len(runs.seeds) > 1
-    every = {name: runs.values(name) for name in (*runs.latest.scores, AVERAGE)}
-    scores = {name: values for name, values in every.items() if values}
-    before = {name: runs.values(name, of="untrained") for name in scores}
-    rows: list[Row] = []
-    if any(before.values()):
-        rows.append(_row("before training", [f"{fmean(of):.2f}" if of else "" for of in before.values()]))
-        deviations = [stdev(of) if len(of) > 1 else None for of in before.values()]
-        if any(one is not None and one >= VISIBLE for one in deviations):  # heads are initialized at random
-            rows.append(_row("±", ["" if one is None else f"{one:.2f}" for one in deviations], below=True))
-    for place, result in enumerate(runs.results):
-        label = f"seed {result.seed}{' (this run)' if result.seed == own and several else ''}"
-        rows.append(_row(label, [f"{values[place]:.2f}" for values in scores.values()]))
-    if several:
-        rows.append(_row("mean", [f"{fmean(values):.2f}" for values in scores.values()]))
-        rows.append(_row("±", [f"{stdev(values):.2f}" for values in scores.values()], below=True))
-    if any(before.values()):
-        gains = [signed(fmean(scores[name]) - fmean(of)) if of else "" for name, of in before.items()]
-        rows.append(_row("gain over before training", gains))
-    if runs.latest.word_overlap:
-        overlaps = [runs.values(name, of="word_overlap") for name in scores]
-        rows.append(_row(WORD_OVERLAP, [f"{of[0]:.2f}" if of else "" for of in overlaps]))
-    return Table("Scores of every seed", tuple(scores), tuple(rows))
-
-
-def _row(label: str, cells: Sequence[str], *, below: bool = False) -> Row:
-    return Row(label, tuple(map(Cell, cells)), below=below)
-
-
 def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     """Yield notes that a reader needs before comparing the scores."""
     result = runs.runs[run.result.seed] if run.result else runs.latest
@@ -274,9 +213,7 @@ def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     names = [f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items()]
     yield f"Main metric of each evaluator: {'; '.join(names)}."
     if runs.values(AVERAGE):
-        yield "avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
-    if len(runs.seeds) > 1:
-        yield "±: sample standard deviation over the seeds."
+        yield "Avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
     if result.metric_for_best_model is not None:
         yield f"{result.metric_for_best_model} selected the scored checkpoint, so its own score is optimistic."
     if search := run.about.search:
@@ -352,6 +289,7 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
         seeds = ", ".join(str(result.seed) for result in runs.current.get(cell.hash, ()))
         rows.append((cell.label, cell.recipe, " ".join(settings), cell.hash[:8], seeds or "none"))
+    reproduced = study.answers if cells.paper_table(study) is not None else None
     source = ""
     if study.answers is not None:  # citation and the table or figure that the study reproduces
         paper, identifier = papers.load(study.answers[0]), study.answers[1]
@@ -371,8 +309,8 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "sources": [(name_of(source.path), source.text) for source in origins_of(study.path).sources],
         "first": first.label,
         "recipe": to_toml(without_directories(first.load(study.seed_list[0]).recipe.resolved())),
-        "scores": _scores_parts(runs),
-        "reproduces": study.answers is not None and cells.paper_table(study) is not None,
+        "scores": table_parts(own_table(runs) if reproduced is None else study_table(runs, *reproduced)),
+        "reproduces": reproduced is not None,
         "choices": [about_choices, choices_table(runs.choices)] if runs.choices else [],
         "gains": _gains_parts(runs),
         "differences": _differences_parts(runs, argument, finished),
@@ -385,26 +323,6 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "commands": commands(current, [f"cse run {Path(argument).name if Path(argument).is_absolute() else argument}"]),
     }
     return Report(study.title, "report_study.md.j2", report_values, figures)
-
-
-def _scores_parts(runs: StudyRuns) -> list[Any]:
-    """Return the paper's table with your scores, or the study's own rows and columns, as parts of a report."""
-    study = runs.study
-    if study.answers is not None and cells.paper_table(study) is not None:
-        return table_parts(study_table(runs, *study.answers))
-    scores = cells.values(study, [cell for cell, _ in runs.cells], runs.current)
-    columns = cells.headings(study, scores)
-    rows = []
-    for name, of_row in scores.items():
-        seeds = max((len(numbers) for numbers in of_row.values()), default=0)
-        constant = seeds > 1 and all(len(set(numbers)) == 1 for numbers in of_row.values())
-        scored = (mean_text(of_row.get(column, [])) for column in columns)
-        rows.append([name, "no seeds" if constant else str(seeds), *scored])
-    table = plain_table(["", "n", *columns], rows, align="p" + "r" * (1 + len(columns)))
-    missing = runs.missing()
-    lines = missing_cells(missing, f"cse run {study.name}") if missing else []
-    about = "n: number of seeds. No seeds: the scores do not depend on the seed. ±: sample standard deviation."
-    return [table, (about, *lines)]
 
 
 def _gains_parts(runs: StudyRuns) -> list[Any]:
@@ -524,60 +442,6 @@ def _agreement(what: str, here: Sequence[float], there: Sequence[float]) -> list
     if along is None or along.p is None:
         return []
     return [f"rank correlation{what} over {along.n} rows: {signed(along.rho)} ({p_text(along.p)})"]
-
-
-class Rerun(NamedTuple):
-    """Command that runs an experiment again.
-
-    Args:
-        changes: Differences from the recipe's current file, or None if they are unknown.
-        command: Command for exactly this experiment.
-        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
-    """
-
-    changes: tuple[Change, ...] | None
-    command: str
-    obstacle: str = ""
-
-
-def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[int]) -> Rerun:
-    """Return the command that runs a recipe with these seeds again, and only if its recipe has the hash of the run."""
-
-    def command(*words: str) -> str:
-        seed_options = ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
-        return shlex.join(["cse", "run", *words, *seed_options])
-
-    def from_saved(reason: str) -> str:
-        return f"{reason}, so save the recipe above as {SAVED} first"
-
-    def toml(value: Any) -> str:
-        array = tomlkit.array()
-        array.append(value)
-        return array.as_string()[1:-1]
-
-    source = Path(result.source)
-    here = is_file(source)
-    file = result.source if here else result.recipe
-    name = (bare_name(source) or source.name) if here else result.recipe  # without directories
-    try:
-        today = load(file).recipe
-    except CseError as error:
-        reason = "No recipe has this name" if isinstance(error, UnknownNameError) else "The recipe's file is not valid"
-        return Rerun(None, command(SAVED), from_saved(reason))
-    if today.hash() == result.recipe_hash:
-        return Rerun((), command(name))
-    if resolved is None:
-        return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
-    found = tuple(recipe_changes([today.resolved(), resolved]))
-    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
-    unset = [change.key for change in found if change.values[1] is None]
-    # A search range of a setting that no longer exists is an error.
-    unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
-    with suppress(CseError):
-        if load(file, sets, unset).recipe.hash() == result.recipe_hash:
-            options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
-            return Rerun(found, command(name, *(word for option in options for word in option)))
-    return Rerun(found, command(SAVED), from_saved("No settings turn the recipe's file into this recipe"))
 
 
 def commands(results: Sequence[Result], commands: Iterable[str]) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
-from pydantic import BaseModel, computed_field
+from pydantic import BaseModel, Field, computed_field
 
 from cse_cli.core.identity import Mode
-from cse_cli.core.stats import LEVEL, ROUNDING, beside_number, correct_named, paired
+from cse_cli.core.stats import LEVEL, ROUNDING, Trend, beside_number, correct_named, paired
 
 SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
@@ -143,6 +143,8 @@ class ScoreRow(BaseModel, frozen=True):
         seeds: Seeds of the runs.
         scores: Column → cell.
         notes: Remarks on the row.
+        step: Selected step of the only run, in a table of seeds.
+        seconds: Duration of this run.
     """
 
     source: Literal["paper", "measured", "untrained", "baseline", "reproduction", "community"]
@@ -162,6 +164,8 @@ class ScoreRow(BaseModel, frozen=True):
     seeds: tuple[int, ...] = ()
     scores: dict[str, Score]
     notes: tuple[str, ...] = ()
+    step: int | None = Field(None, exclude=True)
+    seconds: float | None = Field(None, exclude=True)
 
     @property
     def recipes(self) -> str:
@@ -170,7 +174,7 @@ class ScoreRow(BaseModel, frozen=True):
 
     @property
     def comparison(self) -> str:
-        """Reference of the row's differences: "to IFCL-BERT base"."""
+        """Reference of the row's differences, such as "to IFCL-BERT base"."""
         return f"to {self.reproduces or 'before training'}"
 
     @property
@@ -179,24 +183,6 @@ class ScoreRow(BaseModel, frozen=True):
         if self.source == "reproduction":
             return max((score.n or 0 for score in self.scores.values()), default=0)
         return len(self.seeds)
-
-
-class Trend(BaseModel, frozen=True):
-    """Rank correlation of measured with reported cells.
-
-    Args:
-        along: Reported column, or reported row of a table with one row.
-        rho: Spearman's rank correlation. None if one side is constant.
-        p: Two-sided p-value.
-        n: Number of cells that both have.
-        exact: Whether `p` counts all orders. If not, it is Student's approximation.
-    """
-
-    along: str
-    rho: float | None
-    p: float | None
-    n: int
-    exact: bool
 
 
 class MissingCell(BaseModel, frozen=True):
@@ -213,8 +199,9 @@ class ScoreTable(BaseModel, frozen=True):
 
     Args:
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
-            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list,
-            "comparison" for methods that `cse compare` compares with the first one.
+            for one with the runs of a study, also for its own rows, "community" for one encoder in the community
+            leaderboard or another list, "comparison" for methods that are compared with the first one, "seeds" for
+            those of one experiment.
         table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
         columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
@@ -225,7 +212,7 @@ class ScoreTable(BaseModel, frozen=True):
         command: Command that computes missing cells or empty rows.
     """
 
-    kind: Literal["encoder", "table", "study", "community", "comparison"]
+    kind: Literal["encoder", "table", "study", "community", "comparison", "seeds"]
     heading: str
     encoder: str | None = None
     language: str | None = None

@@ -2,73 +2,70 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
-from operator import mul
-from statistics import correlation, fmean
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from cse_cli.analysis.experiments import (
-    Experiment,
-    FinishedRuns,
-    RecipeStatus,
-    group,
-    last_finished,
-    mixed_environments,
-    why_unreadable,
-)
+from cse_cli.analysis.experiments import Experiment, mixed_environments
+from cse_cli.analysis.origins import why_unreadable
 from cse_cli.analysis.papers import (
+    AVERAGE_HEADING,
     ScoreColumn,
     columns_of,
-    encoder_of,
     judging_column,
-    model_name,
-    reported_encoders,
+    own_column,
     rows_of_table,
     word_overlap_row,
 )
 from cse_cli.analysis.reproduced import verdict_note
-from cse_cli.analysis.score_table import MissingCell, Score, ScoreRow, ScoreTable, Trend, correct_row, measure
-from cse_cli.core.results import Result
-from cse_cli.core.stats import Design
-from cse_cli.recipe.cells import Cell, cell_tag, cells
+from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, correct_row, measure
 from cse_cli.recipe.study import Study
-from cse_cli.recipe.trials import Choice, choose, trials, tuned
+from cse_cli.runs.scores import main_metrics
 from registry import papers
-from registry.papers import Table
+from registry.papers import AVERAGE, Table
 
 Chosen = Sequence[tuple[Experiment, int]]
 """Configurations to show, each with the number of configurations of which it is the best."""
 NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
 UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
 BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
-OTHER_SCORE = "the measured scores are {}, the paper's are {}"
-OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
 
-class Block(NamedTuple):
-    """Rows of a table that stay together: `shown`, then one for each of your experiments.
+class Cells(NamedTuple):
+    """Cells that one of your experiments fills.
 
     Args:
-        shown: Reported and other finished rows.
-        runs: Your experiments, each with the number of configurations of which it is the best.
-        columns: Columns of these experiments.
-        row: Reported row that they reproduce.
+        experiment: Runs.
+        columns: Columns of the cells.
         reported: Heading → cell to compare with. None compares with the untrained encoder.
     """
 
-    shown: Sequence[ScoreRow]
-    runs: Chosen = ()
-    columns: Sequence[ScoreColumn] = ()
-    row: ScoreRow | None = None
+    experiment: Experiment
+    columns: Sequence[ScoreColumn]
     reported: Mapping[str, Score] | None = None
 
 
+@dataclass(frozen=True)
+class OwnRow:
+    """A row of your experiments that `build` makes.
+
+    Args:
+        cells: Cells of its experiments. Several only in a study, whose columns can have separate runs.
+        row: Row that they reproduce, or are compared with.
+        best_of: Number of configurations of which the experiment is the best.
+        name: Name of the row, which replaces title and settings of the recipe.
+        scores: Heading → cell, if the cells are already compared. Then the row has no notes.
+    """
+
+    cells: Sequence[Cells]
+    row: ScoreRow | None = None
+    best_of: int = 1
+    name: str = ""
+    scores: Mapping[str, Score] | None = None
+
+
 def build(
-    blocks: Iterable[Block],
+    blocks: Iterable[Sequence[ScoreRow | OwnRow]],
     columns: Sequence[ScoreColumn],
     experiments: Sequence[Experiment],
     primary: str,
@@ -80,7 +77,7 @@ def build(
     """Return the table of these blocks, with word overlap last.
 
     Args:
-        blocks: Blocks in order.
+        blocks: Rows that stay together: reported and other finished rows, and rows of your experiments.
         columns: Columns of the table.
         experiments: Your experiments in the table, for the word overlap.
         primary: Heading of the column that judges a row, and by which blocks are ranked.
@@ -88,14 +85,10 @@ def build(
         first: Rows before all blocks.
         about: Fields of the table.
     """
-    made: list[list[ScoreRow]] = []
-    for block in blocks:
-        rows = list(block.shown)
-        for experiment, best_of in block.runs:
-            scores = compared_scores(experiment, block.columns, block.reported, only_judging=ranked)
-            row = measured_row(experiment, correct_row(scores, primary), block.row, best_of, primary)
-            rows.append(row)
-        made.append(rows)
+    made = [
+        [row if isinstance(row, ScoreRow) else measured_row(row, primary, only_judging=ranked) for row in block]
+        for block in blocks
+    ]
     if ranked:
         made.sort(key=lambda rows: rank_by(primary, rows[0]))
         about["ranking"] = primary
@@ -104,6 +97,78 @@ def build(
         rows=(*first, *(row for rows in made for row in rows), *word_overlap_row(experiments, columns)),
         **about,
     )
+
+
+def measured_row(own: OwnRow, primary: str, *, only_judging: bool) -> ScoreRow:
+    """Return a row with the marks of its cells, and with the verdict on the reported row that it reproduces.
+
+    Args:
+        own: Experiments of the row.
+        primary: Heading of the cell that is tested first and has the verdict.
+        only_judging: Whether to test only evaluators that judge, as `compared_scores` does.
+    """
+    compared = [compared_scores(*cells, only_judging=only_judging) for cells in own.cells if own.scores is None]
+    corrected = correct_row({heading: score for of_one in compared for heading, score in of_one.items()}, primary)
+    scores, notes = dict(own.scores or {}), list[str]()
+    for (experiment, *_), of_one in zip(own.cells, compared, strict=False):
+        marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
+        scores |= {heading: corrected[heading].marked(**marks) for heading in of_one}
+        if of_one or len(own.cells) == 1:
+            unreadable = experiment.status == "unreadable"
+            doubts = {
+                NO_FILE: experiment.status == "missing",
+                UNREADABLE.format(why_unreadable(experiment.latest) if unreadable else ""): unreadable,
+                experiment.plan.text: experiment.plan.mode == "incomplete",
+                BEST_OF.format(own.best_of): not experiment.fresh,
+            }
+            notes += [doubt for doubt, holds in doubts.items() if holds]
+            notes += [*experiment.notes, *mixed_environments(experiment.results)]
+        if own.row is not None and own.row.paper and primary in of_one:
+            notes += verdict_note(experiment, own.row, corrected[primary])
+    first, row = own.cells[0].experiment, own.row
+    return ScoreRow(
+        source="measured",
+        name=own.name or first.latest.title,
+        paper=row and row.paper,
+        table=row and row.table,
+        reproduces=row and row.name,
+        recipe=first.recipe,
+        copies=first.names[1:],
+        recipe_hash=first.latest.recipe_hash if len(own.cells) == 1 else None,
+        experiment=first.latest.experiment,
+        settings=() if own.name else first.settings,
+        configurations=own.best_of,
+        model=first.latest.model,
+        language=first.latest.language,
+        seeds=tuple(sorted({seed for cells in own.cells for seed in cells.experiment.seeds})),
+        scores=scores,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def seeds_table(experiment: Experiment) -> ScoreTable:
+    """Return rows for the untrained encoder, each seed and their mean. The gain of the last one is not tested."""
+    latest, seeds = experiment.latest, experiment.results
+    columns = [own_column(score, latest, name) for name, score in main_metrics(latest.scores).items()]
+    average = own_column(AVERAGE, latest, AVERAGE_HEADING)
+    columns = [average, *columns] if average.values(experiment) else columns
+    before = {column: start for column in columns if (start := column.values(experiment, "untrained"))}
+    untrained = {column.heading: measure(start) for column, start in before.items()}
+    rows = [ScoreRow(source="untrained", name="untrained", scores=untrained)] if untrained else []
+    named = [(f"seed {one.seed}{' (test-selected)' if one.test_selected else ''}", (one,)) for one in seeds]
+    for name, results in [*named, ("mean", seeds)] if len(seeds) > 1 else named:
+        part, compared = replace(experiment, results=results), before if results == seeds else {}
+        values = {column: own for column in columns if (own := column.values(part))}
+        row = ScoreRow(
+            source="measured",
+            name=name,
+            seeds=part.seeds,
+            scores={of.heading: measure(own, before=compared.get(of, ())).untested() for of, own in values.items()},
+            step=None if name == "mean" else results[0].selected_step,
+            seconds=None if name == "mean" else results[0].seconds,
+        )
+        rows.append(row)
+    return build([rows], columns, [experiment], "", kind="seeds", heading=f"{experiment.recipe} · {latest.title}")
 
 
 def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float, str]:
@@ -127,16 +192,16 @@ def paper_table(
         ]
         for row in reported
     }
-    blocks = [
-        Block([row], [(one, 1) for one in by_name[row.name]], _columns_of_row(table, row, by_name), row, row.scores)
-        for row in reported
-    ]
+    blocks: list[list[ScoreRow | OwnRow]] = []
+    for row in reported:
+        columns = columns_of_row(table, row, by_name)
+        blocks.append([row, *(OwnRow([Cells(one, columns, row.scores)], row) for one in by_name[row.name])])
     own = [one for of_row in by_name.values() for one in of_row]
-    about = _about(key, identifier)
+    about = about_table(key, identifier)
     return build(blocks, columns_of(table), own, judging_column(table).name, ranked=False, **about), bool(own)
 
 
-def _about(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "", **more: Any) -> dict[str, Any]:
+def about_table(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "") -> dict[str, Any]:
     """Return the fields of a paper's table, with the doubts about the whole table."""
     paper = papers.load(key)
     table = paper.tables[identifier]
@@ -147,11 +212,10 @@ def _about(key: str, identifier: str, remarks: Iterable[str] = (), heading: str 
         "paper": key,
         "table": identifier,
         "remarks": (*remarks, *(flag.note for flag in table.flags if flag.row is None)),
-        **more,
     }
 
 
-def _columns_of_row(
+def columns_of_row(
     table: Table, row: ScoreRow, by_name: Mapping[str, Sequence[Experiment]], study: Study | None = None
 ) -> list[ScoreColumn]:
     """Return the columns in which runs next to a reported row have scores. `by_name` has the runs of each row."""
@@ -179,250 +243,3 @@ def compared_scores(
             score = (score if tested else score.untested()).model_copy(update={"digits": column.digits})
             scores[column.heading] = score
     return scores
-
-
-def measured_row(
-    experiment: Experiment,
-    scores: Mapping[str, Score],
-    reproduces: ScoreRow | None = None,
-    best_of: int = 1,
-    primary: str = "",
-) -> ScoreRow:
-    """Return the row of an experiment, with the marks of its cells and the verdict on the row that it reproduces.
-
-    Args:
-        experiment: Runs of the row.
-        scores: Heading → cell.
-        reproduces: Reported row that the cells are compared with.
-        best_of: Number of configurations of which this one has the best mean dev score.
-        primary: Heading of the cell for the verdict. Empty for no verdict.
-    """
-    latest = experiment.latest
-    notes = {
-        NO_FILE: experiment.status == "missing",
-        UNREADABLE.format(why_unreadable(latest) if experiment.status == "unreadable" else ""): (
-            experiment.status == "unreadable"
-        ),
-        experiment.plan.text: experiment.plan.mode == "incomplete",
-        BEST_OF.format(best_of): not experiment.fresh,
-    }
-    marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
-    return ScoreRow(
-        source="measured",
-        name=latest.title,
-        paper=reproduces.paper if reproduces else None,
-        table=reproduces.table if reproduces else None,
-        reproduces=reproduces.name if reproduces else None,
-        recipe=experiment.recipe,
-        copies=experiment.names[1:],
-        recipe_hash=latest.recipe_hash,
-        experiment=latest.experiment,
-        settings=experiment.settings,
-        configurations=best_of,
-        model=latest.model,
-        language=latest.language,
-        seeds=experiment.seeds,
-        scores={column: score.marked(**marks) for column, score in scores.items()},
-        notes=(
-            *(note for note, holds in notes.items() if holds),
-            *experiment.notes,
-            *mixed_environments(experiment.results),
-            *(verdict_note(experiment, reproduces, scores.get(primary)) if reproduces and reproduces.paper else ()),
-        ),
-    )
-
-
-@dataclass(frozen=True)
-class StudyRuns:
-    """Cells of a study, each with its runs or None, and the settings that its trials chose.
-
-    Tuned rows have the chosen settings. Those without a choice have no cell.
-
-    Args:
-        tried: Runs of the trials.
-        outdated: Tuned rows whose trials ran with other settings than their recipe has now.
-    """
-
-    study: Study
-    cells: Sequence[tuple[Cell, Experiment | None]]
-    choices: Sequence[Choice] = ()
-    tried: Sequence[Result] = ()
-    outdated: Sequence[str] = ()
-
-    @property
-    def any(self) -> bool:
-        """Whether any cell has runs."""
-        return any(runs is not None for _, runs in self.cells)
-
-    @property
-    def current(self) -> dict[str, list[Result]]:
-        """Settings hash → runs of the cell with its current settings, by seed."""
-        found = {cell.hash: runs for cell, runs in self.cells if runs is not None and runs.status == "current"}
-        return {digest: list(runs.results) for digest, runs in found.items()}
-
-    @property
-    def rows(self) -> list[str]:
-        """Names of all rows that the study does not omit."""
-        return [row.row for _, row in self.study.placed_rows()] or [cell.row for cell, _ in self.cells]
-
-    def unchosen_rows(self) -> list[str]:
-        """Return the names of the tuned rows that have no cell, because none of their trials has finished."""
-        chosen = {cell.row for cell, _ in self.cells}
-        return [row for row in self.rows if row not in chosen]
-
-    def rows_without_runs(self) -> list[str]:
-        """Return the names of the rows of which no cell has runs."""
-        return [row for row in self.rows if not self.in_row(row)]
-
-    def in_row(self, name: str) -> list[tuple[Cell, Experiment]]:
-        """Return the cells of one reported row that have runs."""
-        return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
-
-    def missing(self) -> tuple[MissingCell, ...]:
-        """Return the cells that lack seeds."""
-        requested, current = set(self.study.seed_list), self.current
-        found = []
-        for cell, _ in self.cells:
-            seeds = len(requested & {run.seed for run in current.get(cell.hash, ())})
-            if seeds < len(requested):
-                found.append(MissingCell(row=cell.row, columns=cell.columns, seeds=seeds, requested=len(requested)))
-        return tuple(found)
-
-
-def study_runs(study: Study, finished: FinishedRuns, *, pool: bool = False) -> StudyRuns:
-    """Return a study's cells with their runs.
-
-    The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
-    were started for the cell. Of several experiments with these settings, the one that finished last is
-    used. Tuned rows have the settings that their trials chose.
-    """
-    results, tags, choices = finished.results, finished.tags, list[Choice]()
-    of_trials: dict[str, list[Result]] = {}
-    outdated: list[str] = []
-    if study.is_tuned:
-        tried = trials(study)
-        of_trials = {trial.cell.hash: [run for run in results if run.recipe_hash == trial.cell.hash] for trial in tried}
-        choices = choose(study, tried, of_trials)
-        named = set(tags.values())
-        started = {trial.row for trial in tried if cell_tag(study, trial.cell) in named}
-        outdated = [choice.row for choice in choices if not choice.settings and choice.row in started]
-    found: list[tuple[Cell, Experiment | None]] = []
-    for cell in cells(tuned(study, choices) if study.is_tuned else study):
-        current = [run for run in results if run.recipe_hash == cell.hash]
-        runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        last = last_finished(runs).recipe_hash if runs else ""
-        status: RecipeStatus = "current" if current else "changed"
-        same = group((run for run in runs if run.recipe_hash == last), status=status, pool=pool)
-        found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
-    return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
-
-
-def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
-    """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
-    for row in rows_of_table(key, identifier):
-        rows.append(row)
-        if filled := runs.in_row(row.name):
-            rows.append(_study_row(runs, row, table, filled))
-    reported = {row.name: row.scores for row in rows if row.source == "paper"}
-    measured = {row.name: row.scores for row in rows if row.source == "measured"}
-    sideways, trends = len(table.rows) == 1, list[Trend]()
-    for name in list(reported) if sideways else [column.name for column in table.columns]:
-        left, right = [], []
-        for of_row, scores in measured.items():
-            for column in scores:
-                if column in reported[of_row] and name == (of_row if sideways else column):
-                    left.append(scores[column].mean)
-                    right.append(reported[of_row][column].target)
-        if (along := trend(name, left, right)) is not None:
-            trends.append(along)
-    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
-    encoders = dict.fromkeys(map(encoder_of, shown))
-    others = [name for name in encoders if name not in reported_encoders()]
-    missing = runs.missing()
-    named = {name for own in runs.study.columns for name in own.names}
-    printed = [one for one in table.columns if not named or one.name in named]
-    pairs = dict.fromkeys((runs.study.score_of(one.name), one.evaluator) for one in printed)
-    replaced = [(own, theirs) for own, theirs in pairs if own and theirs and own.partition(".")[0] != theirs]
-    # A score of the study that replaces the paper's can be one of other data.
-    both = zip(columns_of(table, runs.study), table.columns, strict=True)
-    overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
-    about = _about(
-        key,
-        identifier,
-        (
-            *(OTHER_ENCODER.format(name) for name in others),
-            *(OTHER_SCORE.format(own, theirs) for own, theirs in replaced),
-        ),
-        f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        kind="study",
-        encoder=", ".join(encoders) or None,
-        study=runs.study.name,
-        trends=tuple(trends),
-        missing=missing,
-        command=f"cse run {runs.study.name}" if missing else None,
-    )
-    return build([Block([*rows, *overlap])], columns_of(table), (), "", ranked=False, **about)
-
-
-def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:
-    """Return one row from the runs of its cells: each column can have its own."""
-    by_name = {name: [of_cell for _, of_cell in study.in_row(name)] for name in table.rows}
-    columns, compared, primary = _columns_of_row(table, row, by_name, study.study), [], judging_column(table).name
-    for cell, experiment in runs:
-        current = experiment.status == "current"
-        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
-        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
-        scored = compared_scores(experiment, columns, row.scores if same_encoder else {})
-        compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
-    together = {column: score for of_cell in compared for column, score in of_cell.items()}
-    corrected = correct_row(together, primary)
-    scores: dict[str, Score] = {}
-    notes: list[str] = []
-    for (_, experiment), of_cell in zip(runs, compared, strict=True):
-        own = {column: corrected[column] for column in of_cell}
-        made = measured_row(experiment, own, row, primary=primary)
-        scores |= made.scores
-        notes += made.notes if made.scores else ()
-    first = runs[0][1]
-    return measured_row(first, {}, row).model_copy(
-        update={
-            "name": row.name,
-            "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
-            "settings": (),
-            "seeds": tuple(sorted({seed for _, experiment in runs for seed in experiment.seeds})),
-            "scores": {column.name: scores[column.name] for column in table.columns if column.name in scores},
-            "notes": tuple(dict.fromkeys(notes)),
-        }
-    )
-
-
-EXACT = 8
-"""Largest number of cells for which all orders are counted: 40,320 of them."""
-
-
-def trend(along: str, measured: Sequence[float], reported: Sequence[float]) -> Trend | None:
-    """Return Spearman's correlation of measured with reported cells, with mean ranks for ties.
-
-    Returns:
-        The trend, or None below three cells.
-    """
-    n = len(measured)
-    if n < 3:
-        return None
-    if len(set(measured)) == 1 or len(set(reported)) == 1:
-        return Trend(along=along, rho=None, p=None, n=n, exact=True)
-    a, b = _ranks(measured), _ranks(reported)
-    rho = correlation(a, b)
-    if n > EXACT:
-        t = rho * math.sqrt((n - 2) / (1 - rho * rho)) if abs(rho) < 1 else math.inf
-        return Trend(along=along, rho=rho, p=Design(n - 2, 1).p(t, "planned"), n=n, exact=False)
-    extreme = abs(sum(map(mul, a, b))) - 1e-9
-    sums = [abs(sum(map(mul, order, b))) >= extreme for order in permutations(a)]
-    return Trend(along=along, rho=rho, p=fmean(sums), n=n, exact=True)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks minus their mean."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, value) + bisect_right(ordered, value) - len(values)) / 2 for value in values]

@@ -65,6 +65,7 @@ def leaderboard(
         Pool, typer.Option(help="Runs in one row: the same experiment, or only the same settings.")
     ] = Pool.EXPERIMENT,
     output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document, as --format json.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     wide: Annotated[bool, typer.Option("--wide", help="Show all rows with all score columns.")] = False,
@@ -79,8 +80,9 @@ def leaderboard(
     """
     from cse_cli.analysis.experiments import read_finished_runs
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, overview, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
+    from cse_cli.analysis.table_view import WRITERS, print_compact, print_tables, write_page
 
+    output = Format.JSON if json_ else output
     find_tables(paper, table)  # reports unknown names before the runs are read
     query = LeaderboardQuery(
         paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS, results or ()
@@ -149,19 +151,21 @@ def compare(
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import FEW, comparison_tables, print_comparison
     from cse_cli.analysis.experiments import read_finished_runs
-    from cse_cli.analysis.leaderboard_view import WRITERS
+    from cse_cli.analysis.methods import find_methods
+    from cse_cli.analysis.table_view import WRITERS
     from cse_cli.core.console import write_json
 
-    methods, notes = comparison.find_methods(runs, read_finished_runs(), pairwise=pairwise)
+    methods, notes = find_methods(runs, read_finished_runs(), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
-    as_json = json_ or output is Format.JSON
-    with_pairs = as_json or (output is Format.TABLE and (few or details))  # other tables show no sentence pairs
+    output = Format.JSON if json_ else output
+    # Tables for other programs show no sentence pairs.
+    with_pairs = output is Format.JSON or (output is Format.TABLE and (few or details))
     resamples = bootstrap if with_pairs else 0
     document = comparison.compare(methods, metric or (), resamples, pairwise=pairwise, planned=planned, notes=notes)
-    if as_json:
+    if output is Format.JSON:
         write_json(document.model_dump(mode="json"))
     elif output in WRITERS:
-        sys.stdout.write(WRITERS[output](comparison_tables(document)))
+        sys.stdout.write(WRITERS[output](comparison_tables(document, methods)))
     else:
         print_comparison(document, details=details)
 

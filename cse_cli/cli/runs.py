@@ -90,12 +90,13 @@ def stop(
 def logs(
     run: Run,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends, or Ctrl-C.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the recorded events, one JSON object per line.")] = False,
 ) -> None:
     """Print the log of a run."""
     from cse_cli.runs.listing import print_log
 
     with contextlib.suppress(KeyboardInterrupt):
-        print_log(run, follow=follow)
+        print_log(run, follow=follow, json_=json_)
 
 
 def rm(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 import tomlkit
 
@@ -97,3 +97,17 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str
             yield from differences(old, new, f"{prefix}{key}.")
         elif old != new:
             yield f"{prefix}{key}: {old!r} → {new!r}"
+
+
+Item = TypeVar("Item")
+
+
+Key = TypeVar("Key")
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return key → its items, in the order of the items."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found

@@ -6,10 +6,12 @@ Correlations on resampled sentence pairs are in `registry.statistics`.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from itertools import permutations
+from operator import mul
+from statistics import correlation, fmean, stdev
 
 from pydantic import BaseModel
 
@@ -295,3 +297,62 @@ def correct_named(values: Mapping[str, float | None], primary: str) -> dict[str,
     ((first, *rest),) = correct_together([[values.get(primary), *(values[name] for name in others)]])
     corrected = {primary: first, **dict(zip(others, rest, strict=True))}
     return {name: corrected[name] for name in values}
+
+
+class Trend(BaseModel, frozen=True):
+    """Rank correlation of measured with reported cells.
+
+    Args:
+        along: Reported column, or reported row of a table with one row.
+        rho: Spearman's rank correlation. None if one side is constant.
+        p: Two-sided p-value.
+        n: Number of cells that both have.
+        exact: Whether `p` counts all orders. If not, it is Student's approximation.
+    """
+
+    along: str
+    rho: float | None
+    p: float | None
+    n: int
+    exact: bool
+
+
+EXACT = 8
+"""Largest number of cells for which all orders are counted: 40,320 of them."""
+
+
+def trend(along: str, measured: Sequence[float], reported: Sequence[float]) -> Trend | None:
+    """Return Spearman's correlation of measured with reported cells, with mean ranks for ties.
+
+    Returns:
+        The trend, or None below three cells.
+    """
+    n = len(measured)
+    if n < 3:
+        return None
+    if len(set(measured)) == 1 or len(set(reported)) == 1:
+        return Trend(along=along, rho=None, p=None, n=n, exact=True)
+    a, b = _ranks(measured), _ranks(reported)
+    rho = correlation(a, b)
+    if n > EXACT:
+        t = rho * math.sqrt((n - 2) / (1 - rho * rho)) if abs(rho) < 1 else math.inf
+        return Trend(along=along, rho=rho, p=Design(n - 2, 1).p(t, "planned"), n=n, exact=False)
+    extreme = abs(sum(map(mul, a, b))) - 1e-9
+    sums = [abs(sum(map(mul, order, b))) >= extreme for order in permutations(a)]
+    return Trend(along=along, rho=rho, p=fmean(sums), n=n, exact=True)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the ranks minus their mean."""
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) - len(values)) / 2 for value in values]
+
+
+def p_text(p: float) -> str:
+    """Return "p = 0.031", or "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def seeds_text(n: int) -> str:
+    """Return the seeds needed, marked as an estimate from few seeds."""
+    return f"more than {MOST_SEEDS:,}" if n > MOST_SEEDS else f"about {n:,}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -88,7 +89,7 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
 
     With `ask_hub`, the Hub is queried about names that are in no catalog. Otherwise the network is not used.
     """
-    look_up = {"model": _model, "dataset": _dataset, "file": _file}[requirement.kind]
+    look_up = {"model": _model, "dataset": _dataset, "file": _file, "package": _package}[requirement.kind]
     try:
         return look_up(requirement, ask_hub)
     except CseError as error:
@@ -98,6 +99,13 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
 def availabilities(recipes: Iterable[Recipe]) -> list[Availability]:
     """Return the availability of everything that recipes require, without the network."""
     return [availability(one) for one in merged_requirements(recipes)]
+
+
+def _package(requirement: Requirement, _: bool) -> Availability:
+    if find_spec(requirement.name) is not None:
+        return Availability(requirement, "here", "Python")
+    action = f"run `pip install {requirement.name}`"
+    return Availability(requirement, "missing", problem="it is not installed", action=action)
 
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:

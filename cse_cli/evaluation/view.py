@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from cse_cli.analysis.leaderboard_view import print_tables
 from cse_cli.analysis.score_table import ScoreTable
+from cse_cli.analysis.table_view import print_tables
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.results import WORD_OVERLAP, Scores
 from cse_cli.core.tables import as_rich_parts, plain_table

@@ -31,7 +31,6 @@ from cse_cli.jobs.screen import (
     next_steps,
     print_plans,
     print_results,
-    shown_metrics,
 )
 from cse_cli.jobs.study import (
     StudyOutcome,
@@ -214,8 +213,7 @@ def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -
     if request.as_json:
         write_json({"results": [result.model_dump(mode="json") for result in results]})
     elif results:
-        recipes = [job.loaded.recipe for job in jobs]
-        print_results(results, {recipe.hash(): shown_metrics(recipe) for recipe in recipes})
+        print_results(results)
         settings = request.settings() if request.resume is None else options_of(jobs[0].loaded.changes)
         advice = full_runs(results) if request.fast_dev_run else next_steps(results, settings)
         Screen(quiet=request.quiet).advise(advice)

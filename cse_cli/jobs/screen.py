@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,32 +14,32 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from cse_cli.analysis.experiments import headlines, metric_value
+from cse_cli.analysis.experiments import Experiment, by_seed
 from cse_cli.analysis.reproduced import compare_with_reproductions
+from cse_cli.analysis.table_view import text_table
+from cse_cli.analysis.tables import seeds_table
 from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, stdout_console, wrap_words
-from cse_cli.core.formatting import counted, duration
+from cse_cli.core.formatting import counted, duration, grouped
 from cse_cli.core.paths import home
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import WORD_OVERLAP, Result, Scores
-from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.core.results import Result
+from cse_cli.core.tables import as_rich, as_rich_parts, plain_table
 from cse_cli.evaluation.evaluate import has_data
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.engine import is_started
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
-from cse_cli.recipe.schema import Recipe
-from cse_cli.runs.events import Listener
+from cse_cli.runs.events import ENDS, Listener
 from cse_cli.runs.record import read_about
+from cse_cli.runs.scores import headlines
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Prepared
-from registry import EVALUATORS
 from registry.errors import CseError
-from registry.papers import AVERAGE
 from registry.tokens import Tokens
 
 
 class RunScreen(Screen):
-    """Shows the events of one run at a time."""
+    """Shows the events of one run at a time, or on a terminal a row for each of several parallel runs."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         super().__init__(console, quiet=quiet)
@@ -48,6 +48,7 @@ class RunScreen(Screen):
         self._dev = ""
         self._first: tuple[int, float] | None = None
         """Step and time at the start of the estimate of the time left."""
+        self._rows: Progress | None = None
 
     def listen(self, run_id: str, title: str) -> Listener:
         """Return the receiver of the events of a run, whose recipe has a title."""
@@ -56,11 +57,23 @@ class RunScreen(Screen):
         self._place = f"run {run_id} · state in {escape(str(home()))}"
         return self.show
 
+    def rows(self) -> Progress | None:
+        """Return the rows of parallel runs, or None without a terminal."""
+        if self.live and self._rows is None:
+            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
+            shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
+            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=12), shown)
+            self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
+            self._rows.start()
+        return self._rows
+
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """Close the bar. After an interruption of a run, print how to resume it."""
         self._close()
+        if self._rows is not None:
+            self._rows.stop()
         if isinstance(error, KeyboardInterrupt | Terminated) and self._begun_run:
             how = f". To resume: cse run --resume {self._begun_run[:8]}"
             self.write(f"stopped{how if is_started(self._begun_run) else ' before the first step'}")
@@ -160,7 +173,6 @@ class RunsScreen(RunScreen):
         self._command = command
         self._runs = self._begun = self._ended = 0
         self._since = time.monotonic()
-        self._rows: Progress | None = None
         self._parallel: dict[str, RunLines] = {}
 
     def expect(self, runs: int) -> None:
@@ -176,13 +188,7 @@ class RunsScreen(RunScreen):
             self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
         if alone:
             return self.listen(run_id, title)
-        if self.live and self._rows is None:
-            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
-            shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
-            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=12), shown)
-            self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
-            self._rows.start()
-        self._parallel[label] = RunLines(label, self.console, self._rows)
+        self._parallel[label] = RunLines(label, self.console, self.rows())
         return self._parallel[label].show
 
     def wait_for(self, label: str, short: str, host: str) -> None:
@@ -212,12 +218,8 @@ class RunsScreen(RunScreen):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the bars. After an interruption, print how to continue."""
-        if self._rows is not None:
-            self._rows.stop()
-        if not self._several:
-            super().__exit__(kind, error, trace)
-        elif isinstance(error, KeyboardInterrupt | Terminated):
-            self._close()
+        super().__exit__(kind, None if self._several else error, trace)
+        if self._several and isinstance(error, KeyboardInterrupt | Terminated):
             self.write(f"stopped. To run the rest: {escape(self._command())}")
 
 
@@ -230,6 +232,12 @@ class RunLines(RunScreen):
         self._rows = rows
         self._label = name
         self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
+
+    def show(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Show an event of the run. Its end removes its row."""
+        super().show(kind, data)
+        if kind in ENDS:
+            self._close()
 
     def preparing(self, what: str, done: float = 0, total: float | None = 0) -> None:
         """Print nothing."""
@@ -270,28 +278,13 @@ RunPlan = dict[str, Any]
 """JSON-ready result of `describe_run`."""
 
 
-def shown_metrics(recipe: Recipe) -> dict[str, str]:
-    """Return the metric to show of each evaluator of a recipe."""
-    return {key: EVALUATORS[part.name].cls.metric for key, part in recipe.evaluators.items()}
-
-
-def print_results(
-    results: Sequence[Result],
-    metrics: Mapping[str, Mapping[str, str]],
-) -> None:
-    """Print a table per experiment: untrained encoder, one row per seed, mean, standard deviation and word overlap.
-
-    Args:
-        results: Results of runs.
-        metrics: Hash of a recipe → evaluator → metric to show.
-    """
+def print_results(results: Sequence[Result]) -> None:
+    """Print the table of seeds of each experiment, with what is unusual about its runs, and their speed."""
     with stdout_console() as out:
-        for experiment in dict.fromkeys(result.experiment for result in results):
-            runs = [result for result in results if result.experiment == experiment]
+        for runs in grouped(results, lambda result: result.experiment).values():
+            table = seeds_table(Experiment(tuple(by_seed(runs).values()), names=(runs[0].recipe,)))
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
-            recipe = runs[0].recipe_hash
-            table = _results_table(runs, metrics[recipe])
-            for part in as_rich_parts(table, out.width, gap=1):
+            for part in as_rich_parts(text_table(table), out.width, gap=1):
                 out.print(part)
             for run in runs:
                 if run.early_stop is not None:
@@ -301,49 +294,6 @@ def print_results(
             for line in (*compare_with_reproductions(runs), *speed_line(runs)):
                 out.print(Text(line), soft_wrap=not out.is_terminal)
             out.print()
-
-
-def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
-    columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
-    if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
-        columns = {"Avg": AVERAGE, **columns}
-    metrics = list(columns.values())
-    untrained = runs[0].untrained
-    rows = [_row("untrained", _scores(untrained, metrics), emphasis="untrained")] if untrained else []
-    for run in runs:
-        label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
-        step = "" if run.selected_step is None else str(run.selected_step)
-        rows.append(_row(label, _scores(run.scores, metrics), step, duration(run.seconds)))
-    if len(runs) > 1:
-        scores = [[metric_value(run.scores, metric) for run in runs] for metric in metrics]
-        rows += _mean_rows("mean", [[value for value in values if value is not None] for values in scores])
-    if untrained:
-        gains = []
-        for metric in metrics:
-            pairs = [(metric_value(run.scores, metric), metric_value(run.untrained, metric)) for run in runs]
-            gains.append([after - before for after, before in pairs if after is not None and before is not None])
-        rows += _mean_rows("gain", gains, "+")
-    if overlap := runs[0].word_overlap:
-        rows.append(_row(WORD_OVERLAP, _scores(overlap, metrics), emphasis="baseline"))
-    return Table("", (*columns, "step", "time"), tuple(rows), align="p" + "r" * (len(columns) + 2))
-
-
-def _row(label: str, texts: Sequence[str], step: str = "", took: str = "", emphasis: str = "") -> Row:
-    return Row(label, tuple(map(Cell, (*texts, step, took))), emphasis, below=emphasis == "spread")
-
-
-def _mean_rows(label: str, values: Sequence[Sequence[float]], sign: str = "") -> Iterator[Row]:
-    """Yield a row of means over seeds and a row of their standard deviations."""
-    yield _row(label, [f"{statistics.mean(seeds):{sign}.2f}" if seeds else "" for seeds in values])
-    if any(len(seeds) > 1 for seeds in values):
-        spreads = [f"{statistics.stdev(seeds):.2f}" if len(seeds) > 1 else "" for seeds in values]
-        yield _row("± std", spreads, emphasis="spread")
-
-
-def _scores(scores: Scores, metrics: Sequence[str]) -> list[str]:
-    values = [metric_value(scores, metric) for metric in metrics]
-    return ["" if value is None else f"{value:.2f}" for value in values]
 
 
 def below_untrained(runs: Sequence[Result]) -> list[str]:

@@ -11,21 +11,22 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from cse_cli.analysis.experiments import Experiment
+from cse_cli.analysis.studies import StudyRuns, own_table
+from cse_cli.analysis.table_view import print_tables
 from cse_cli.core.console import Console, stdout_console, write_json
 from cse_cli.core.formatting import counted, differences, seed_list
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
-from cse_cli.core.tables import Cell as TableCell
-from cse_cli.core.tables import Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest, parse_tags, reduced
 from cse_cli.jobs.tasks import Task, finished, planned
-from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
+from cse_cli.recipe.cells import Cell, cell_tag, cells, values
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study import Study, load_study, only_rows
@@ -243,7 +244,7 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
             rows.append((cell.row, columns, cell.recipe, " ".join(settings), *trials, ", ".join(done), ", ".join(left)))
         counts = [] if plan.tuning is None else [_count_runs(plan.tuning.plan, "trial")]
         with stdout_console() as out:
-            _print_title(out, plan)
+            out.print(Text.assemble((plan.study.name, "bold"), f" · {plan.study.title}"), soft_wrap=True)
             for line in (*counts, _count_runs(plan), *_changed_lines(plan), place):
                 out.print(Text(line), soft_wrap=True)
             tuned = () if plan.tuning is None else ("trials",)
@@ -255,15 +256,13 @@ def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> 
     """Print tables on stdout and failures on stderr, and the next command unless `quiet`."""
     for outcome in outcomes:
         plan = outcome.plan
-        with stdout_console() as out:
-            _print_title(out, plan)
-            parts: list[RenderableType] = [*as_rich_parts(_scores_table(outcome), out.width, ruled=True)]
-            if plan.tuning is not None:
-                chosen = as_rich(choices_table(plan.tuning.choices()), ruled=True)
-                parts += [Text(f"Settings with the best dev score of {seed_list(plan.study.tune_seeds)}:"), chosen]
-            for part in parts:
-                out.print()
-                out.print(part)
+        filled = [(cell, outcome.results[cell.hash]) for cell in plan.cells]
+        table = own_table(StudyRuns(plan.study, [(cell, Experiment(tuple(of)) if of else None) for cell, of in filled]))
+        print_tables([table.model_copy(update={"missing": (), "command": None})])  # failures are below
+        if plan.tuning is not None:
+            with stdout_console() as out:
+                out.print(Text(f"\nSettings with the best dev score of {seed_list(plan.study.tune_seeds)}:\n"))
+                out.print(as_rich(choices_table(plan.tuning.choices()), ruled=True))
         sys.stdout.flush()
         err = Console(stderr=True, highlight=False, soft_wrap=True)
         if outcome.trials is not None:
@@ -287,27 +286,6 @@ def _print_failures(err: Console, outcome: StudyOutcome, what: str) -> None:
         err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
         if (log := run.log()) is not None:
             err.print(f"  log: {escape(str(log))}")
-
-
-def _print_title(out: Console, plan: StudyPlan) -> None:
-    out.print(Text.assemble((plan.study.name, "bold"), f" · {plan.study.title}"), soft_wrap=True)
-
-
-def _scores_table(outcome: StudyOutcome) -> Table:
-    """Return the rows and columns of the paper, with the mean over seeds and its standard deviation below."""
-    found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
-    columns = headings(outcome.plan.study, found)
-    rows = []
-    for row, by_column in found.items():
-        scores = [by_column.get(column, []) for column in columns]
-        counts = sorted({len(numbers) for numbers in by_column.values()} or {0})
-        n = str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
-        means = [f"{fmean(numbers):.2f}" if numbers else "" for numbers in scores]
-        rows.append(Row(row, tuple(map(TableCell, (n, *means)))))
-        if any(len(numbers) > 1 for numbers in scores):
-            spread = [f"{stdev(numbers):.2f}" if len(numbers) > 1 else "" for numbers in scores]
-            rows.append(Row("± std", tuple(map(TableCell, ("", *spread))), emphasis="spread", below=True))
-    return Table("", ("n", *columns), tuple(rows))
 
 
 def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:

@@ -99,7 +99,8 @@ def needs(lacks: Sequence[Availability]) -> str:
     for one in lacks:
         name = one.requirement.name
         if one.state == "missing":
-            texts.append(f"{name} ({'your file' if one.requirement.kind == 'file' else 'no download'})")
+            reasons = {"file": "your file", "package": "not installed"}
+            texts.append(f"{name} ({reasons.get(one.requirement.kind, 'no download')})")
         else:
             sizes[one.requirement.kind, name] = sizes.get((one.requirement.kind, name), 0) + (one.bytes or 0)
     named = {key: size for key, size in sizes.items() if key[0] == "model" or size >= SMALL}

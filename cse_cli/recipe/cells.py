@@ -214,11 +214,10 @@ def paper_table(study: Study) -> Table | None:
 
 def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[Result]]) -> Values:
     """Return the scores of every cell. `results` maps the hash of a recipe to its finished runs, one for each seed."""
-    table = paper_table(study)
     found: Values = {cell.row: {} for cell in cells}
     for cell in cells:
         runs = results.get(cell.hash, ())
-        for heading, (score, average_of) in _scores(study, cell, table, runs).items():
+        for heading, (score, average_of) in column_scores(study, cell, runs).items():
             name, _, metric = score.partition(".")
             numbers = [run.scores.get(name, {}).get(metric) for run in runs]
             if score == AVERAGE:
@@ -227,21 +226,22 @@ def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[R
     return found
 
 
-def headings(study: Study, found: Values) -> list[str]:
-    """Return the columns in the order of the paper, then of the study."""
+def headings(study: Study, known: Iterable[str]) -> list[str]:
+    """Return these columns in the order of the paper, then of the study."""
     table = paper_table(study)
     reported = [column.name for column in table.columns] if table else []
     named = [name for column in study.columns for name in column.names]
-    known = dict.fromkeys(heading for row in found.values() for heading in row)
-    return [name for name in dict.fromkeys([*reported, *named, *known]) if name in known]
+    found = dict.fromkeys(known)
+    return [name for name in dict.fromkeys([*reported, *named, *found]) if name in found]
 
 
-Score = tuple[str, Sequence[str]]
+Score = tuple[str, tuple[str, ...]]
 """An "evaluator.metric" or "avg", and the evaluators of an average."""
 
 
-def _scores(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result]) -> dict[str, Score]:
+def column_scores(study: Study, cell: Cell, runs: Sequence[Result]) -> dict[str, Score]:
     """Return column → score, defined by the column, the study, the paper, or `metric_for_best_model`."""
+    table = paper_table(study)
     columns = table.columns if table else ()
     reported: dict[str, str | None] = {}
     for column in columns:
@@ -251,6 +251,6 @@ def _scores(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result
     scored = tuple(name for name, score in reported.items() if score is not None)  # not "gain over SimCSE"
     names = cell.columns or scored or ((default,) if default else ())
     averaged = [column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)]
-    average_of = [name for name in averaged if name is not None] or STS_TASKS
+    average_of = tuple(name for name in averaged if name is not None) or STS_TASKS
     scores = {name: study.score_of(name) or reported.get(name) or default for name in names}
     return {name: (score, average_of) for name, score in scores.items() if score is not None}

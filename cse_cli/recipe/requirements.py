@@ -1,4 +1,4 @@
-"""Models, data sets and files that a recipe requires. Nothing is searched for on the machine."""
+"""Models, data sets, files and packages that a recipe requires. Nothing is searched for on the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from registry.machinery.core import Entry
 from registry.machinery.parameters import Parameters
 from registry.resources.catalog import ALL
 
-Kind = Literal["model", "dataset", "file"]
+Kind = Literal["model", "dataset", "file", "package"]
 
 HUB = "hf:"
 """Prefix of data sets on the Hugging Face Hub that are not in the catalog."""
@@ -23,7 +23,7 @@ EVALUATED = ""
 
 @dataclass(frozen=True)
 class Requirement:
-    """A model, data set or file that a recipe requires.
+    """A model, data set, file or optional package that a recipe requires.
 
     Args:
         wanted_by: Dotted paths in the recipe that contain the name.
@@ -78,6 +78,9 @@ def of_training(recipe: Recipe) -> Iterator[Requirement]:
 
 def of_part(place: str, entry: Entry[Any], parameters: Parameters) -> Iterator[Requirement]:
     """Yield the requirements of the component at a place. Its signature declares them."""
+    for parameter, package in entry.packages.items():
+        if parameters.get(parameter) is not None:
+            yield Requirement("package", package.name, "", (f"{place}.{parameter}",))
     for parameter, mark in entry.resources.items():
         value = parameters.get(parameter)
         names = value if isinstance(value, list | tuple) else [value]

@@ -411,14 +411,21 @@ EVERY = 10.0
 _POLL_SECONDS = 0.3
 
 
-def print_log(name: str, *, follow: bool = False) -> None:
-    """Print the events of a run and the output of its process, with `follow` until the run ends."""
+def print_log(name: str, *, follow: bool = False, json_: bool = False) -> None:
+    """Print the events of a run and the output of its process, with `follow` until the run ends.
+
+    With `json_`, print all recorded events, one JSON object per line, without the output of the process.
+    """
     run = find_run(name)
     position, last_step = 0, float("-inf")
     while True:
         ended = not follow or read_run(run.run_id).state != "RUNNING"  # before reading, so that the last lines are read
-        for event, end in read_events(run.about.path, position, without=("system", "file", "tags")):
+        for event, end in read_events(run.about.path, position, without=() if json_ else ("system", "file", "tags")):
             position = end
+            if json_:
+                document = {"kind": event.kind, "time": event.time, **event.data}
+                sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+                continue
             if event.kind == "metrics":
                 if event.time - last_step < EVERY or "train/loss" not in event.data["values"]:
                     continue
@@ -436,7 +443,7 @@ def print_log(name: str, *, follow: bool = False) -> None:
             f"show the record: cse runs show {run.about.short}",
             code="runs.no_log",
         )
-    if (output := log_of(run.run_id)).exists():
+    if not json_ and (output := log_of(run.run_id)).exists():
         sys.stdout.write(output.read_text(encoding="utf-8", errors="replace"))
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import tomlkit
 
-from cse_cli.analysis.experiments import metric_value
 from cse_cli.analysis.paired_tests import shared_metrics
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import plan_of
@@ -32,6 +31,7 @@ from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, Override, apply_overrides, load, parse_overrides
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import all_runs
+from cse_cli.runs.scores import metric_value
 from cse_cli.tuning.results import Search, Trial, Verification
 from cse_cli.tuning.space import settings_of
 from cse_cli.tuning.view import TuneScreen

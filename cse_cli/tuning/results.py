@@ -10,10 +10,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.analysis.paired_tests import p_text, seeds_text
 from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
-from cse_cli.core.stats import LEVEL, Paired, judge_together
+from cse_cli.core.stats import LEVEL, Paired, judge_together, p_text, seeds_text
 from cse_cli.tuning.space import Value
 from cse_cli.tuning.study import (
     IDENTITY,

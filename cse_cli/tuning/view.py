@@ -17,7 +17,7 @@ from rich.text import Text
 from cse_cli.core.console import CUT, WHOLE, Console, stdout_console, write_json
 from cse_cli.core.formatting import duration, interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
-from cse_cli.jobs.screen import RunScreen
+from cse_cli.jobs.screen import RunLines, RunScreen
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.events import Listener
 from cse_cli.tuning.results import Search, Trial, Verification
@@ -34,25 +34,31 @@ _SHOWN_REASONS = 3
 _HEADINGS = ("search", "recipe", "trials", "best", "gain", "parameters", "updated")
 
 
+class TrialLines(RunLines):
+    """One of several parallel runs of a search: warnings, and on a terminal a row."""
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Show the dev score in the row."""
+        if self._bar is not None and (best or step == 0):
+            self._bar.update(self._task, dev=f"dev {next(iter(scores.values())):.2f}  ", left=self._left(step))
+
+
 class TuneScreen(RunScreen):
-    """Shows a search, and in a terminal a bar for the current run."""
+    """Shows a search, and in a terminal a bar for each current run."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._metric = ""
         self._trial = ""
+        self._begun: dict[str, str] = {}
+        """Trial → its description."""
         self._budget = 0
         self._at_once = 1
         self._took: list[float] = []
 
     def receiver(self, name: str, *, alone: bool) -> Listener:
-        """Return the receiver of the events of a run. If others run in parallel, only its warnings are shown."""
-
-        def warned(kind: str, data: Mapping[str, Any]) -> None:
-            if kind == "warning":
-                self.warned(f"{name}: {data['text']}")
-
-        return self.show if alone else warned
+        """Return the receiver of the events of a run. If others run in parallel, it has its own row."""
+        return self.show if alone else TrialLines(self._begun.get(name, name), self.console, self.rows()).show
 
     def chosen(self, recipe: str, reason: str) -> None:
         """Print the recipe, and the reason if the user did not name it."""
@@ -95,7 +101,7 @@ class TuneScreen(RunScreen):
 
     def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
         """Keep the description of the trial for its bar."""
-        self._trial = f"trial {number}: {_named(values) or 'recipe values'}"
+        self._trial = self._begun[f"trial {number}"] = f"trial {number}: {_named(values) or 'recipe values'}"
 
     def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
         """Print the score of a trial, and the time left. `best`: it is better than all complete trials before it."""
@@ -103,9 +109,9 @@ class TuneScreen(RunScreen):
         seconds = trial.seconds or 0.0
         self._took.append(seconds)
         what = "recipe values" if trial.own else _named(trial.values)
-        mark = "  [green]best so far[/green]" if best and not trial.own else ""
+        mark = "  [green]best[/green]" if best and not trial.own else ""
         left = (self._budget - done) * fmean(self._took) / self._at_once
-        about = f"[dim]  about {duration(left)} left[/dim]" if left > 0 else ""
+        about = f"[dim]  {duration(left)} left[/dim]" if left > 0 else ""
         place, score = f"{done}/{self._budget}", self._score(trial)
         self.write(f"{place:>7}  trial {trial.number:<3} {escape(what)}  {score}  {seconds:,.0f} s{mark}{about}")
 

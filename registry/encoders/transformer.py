@@ -35,7 +35,7 @@ from registry.poolings import (
 )
 from registry.resources.models import WeightType
 from registry.tokens import Encoded, Pieces, Tokens
-from registry.types import BUILT_IN, BuiltIn, Encoder, Head, ModelName, Tune
+from registry.types import BUILT_IN, BuiltIn, Encoder, Head, ModelName, Package, Tune
 from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
@@ -173,7 +173,7 @@ class TransformerEncoder(Encoder):
         layer: Block | None = None,
         prepend: Annotated[list[Block], Field(min_length=2, max_length=2)] | None = None,
         placeholder: str | None = None,
-        lora_rank: Rank | None = None,
+        lora_rank: Annotated[Rank | None, Package("peft")] = None,
         lora_alpha: Annotated[int, Field(ge=1, le=4096)] | None = None,
         lora_dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.5)] | None = None,
         dtype: WeightType | None = None,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError, UnknownNameError, install_command, suggestion
 from registry.prompts import Side
-from registry.types import Encode, Evaluator
+from registry.types import Encode, Evaluator, Package
 
 BATCH = 1024
 """Batch size of mteb. The batches are joined before encoding."""
@@ -29,7 +29,7 @@ BATCH = 1024
 
 @EVALUATORS.register("mteb")
 class Mteb(Evaluator):
-    """Score one task of the Massive Text Embedding Benchmark, × 100.
+    """Score one task of the Massive Text Embedding Benchmark, × 100. Requires the package mteb.
 
     The mteb package loads the data, requests embeddings and computes the main score of the task: Spearman's ρ for STS,
     nDCG@10 for retrieval, accuracy for classification, V-measure for clustering. mteb reports it between 0 and 1, and
@@ -64,7 +64,11 @@ class Mteb(Evaluator):
     metrics: ClassVar[tuple[str, ...]] = ("main_score",)
 
     def __init__(
-        self, task: str, split: str = "test", languages: list[str] | None = None, benchmark: str | None = None
+        self,
+        task: Annotated[str, Package("mteb")],
+        split: str = "test",
+        languages: list[str] | None = None,
+        benchmark: str | None = None,
     ) -> None:
         if importlib.util.find_spec("mteb") is None:
             raise MissingError(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Head,
         Loss,
         Optimizer,
+        Package,
         Queue,
         Reference,
         Resource,
@@ -78,6 +79,13 @@ class Entry(Generic[T]):
         from registry.machinery.signature import resources
 
         return resources(self.parameters)
+
+    @property
+    def packages(self) -> dict[str, Package]:
+        """Parameter → package, for parameters that require an optional package."""
+        from registry.machinery.signature import packages
+
+        return packages(self.parameters)
 
     def build(
         self,

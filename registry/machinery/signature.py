@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from textwrap import fill
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field, create_model
 from pydantic.errors import PydanticUserError
@@ -25,9 +25,12 @@ from registry.types import (
     Loss,
     NamesAView,
     Negatives,
+    Package,
     Reference,
     Resource,
 )
+
+Mark = TypeVar("Mark")
 
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that the recipe uses, and that cannot be names of parameters."""
@@ -161,13 +164,25 @@ def _declaring(cls: type) -> list[type]:
 @cache
 def resources(parameters: type[Parameters]) -> dict[str, Resource]:
     """Return parameter → resource, for parameters that name a model, a data set or a file."""
-    marked = {name: _resource((field.annotation, *field.metadata)) for name, field in parameters.model_fields.items()}
-    return {name: mark for name, mark in marked.items() if mark is not None}
+    return _marked(parameters, Resource)
 
 
-def _resource(hints: tuple[Any, ...]) -> Resource | None:
+@cache
+def packages(parameters: type[Parameters]) -> dict[str, Package]:
+    """Return parameter → package, for parameters that require an optional package."""
+    return _marked(parameters, Package)
+
+
+def _marked(parameters: type[Parameters], mark: type[Mark]) -> dict[str, Mark]:
+    fields = parameters.model_fields.items()
+    found = {name: _mark((field.annotation, *field.metadata), mark) for name, field in fields}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _mark(hints: tuple[Any, ...], mark: type[Mark]) -> Mark | None:
     for hint in hints:
-        found = hint if isinstance(hint, Resource) else _resource((*get_args(hint), *getattr(hint, "__metadata__", ())))
+        nested = (*get_args(hint), *getattr(hint, "__metadata__", ()))
+        found = hint if isinstance(hint, mark) else _mark(nested, mark)
         if found is not None:
             return found
     return None

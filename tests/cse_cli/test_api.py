@@ -29,6 +29,13 @@ def test_a_run_its_model_its_scores_and_its_leaderboard(file: Path) -> None:
     assert list(frame["seed"]) == [3, 5]
     assert list(frame["dev.spearman"]) == [result.scores["dev"]["spearman"] for result in results]
 
+    (file.parent / "r.csv").write_text("method,seed,task,score\na,4,dev,50\n", encoding="utf-8")
+    loaded = cse_cli.load_results(str(file), elsewhere=[str(file.parent / "r.csv")])
+    assert loaded[:2] == results
+    assert (loaded[2].recipe, loaded[2].seed, loaded[2].scores) == ("a", 4, {"dev": {"score": 50.0}})
+    assert list(cse_cli.to_frame(loaded)["dev.spearman"][:2]) == list(frame["dev.spearman"])
+    assert cse_cli.load_results("quickstart") == []
+
     model = cse_cli.load_model(str(results[0].run_id))
     vectors = model.encode(["a cat", "the dog sees a cat"])
     assert vectors.dtype == np.float32

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from cse_cli.analysis.experiments import FinishedRuns, group
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, score_tables
-from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
+from cse_cli.analysis.table_view import WRITERS, print_tables
 from cse_cli.analysis.tables import paper_table
 from cse_cli.core.identity import Plan
 from cse_cli.core.results import STS_TASKS, PaperRow

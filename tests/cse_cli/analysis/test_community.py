@@ -4,13 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis import leaderboard_view
+from cse_cli.analysis import table_view
 from cse_cli.analysis.leaderboard import COMMUNITY_SOURCE
-from cse_cli.analysis.leaderboard_view import (
-    checked_recipes,
-    remarks,
-    text_table,
-)
+from cse_cli.analysis.table_view import checked_recipes, remarks, text_table
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
@@ -61,7 +57,7 @@ def test_compared_recipes_are_counted(monkeypatch):
         "dclr_en": papers.Badge("dclr_en", code=(Code.model_construct(authors=False),)),
         "simcse_en": papers.Badge("simcse_en", equations=("one",)),
     }
-    monkeypatch.setattr(leaderboard_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
+    monkeypatch.setattr(table_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
     table = field()["bert-base"]
     names = {row.recipe for row in table.rows if row.recipe}
     assert remarks(table)[0] == f"source: {COMMUNITY_SOURCE}"

@@ -96,11 +96,16 @@ def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
 @pytest.mark.slow
 def test_other_programs_get_the_numbers_of_the_document(capsys):
     write_study(mine.ROWS[:3])
-    record_rows(mine.ROWS[:3])
+    for name in mine.ROWS[:3]:
+        mine.record_row(name, word_overlap={"stsb": {"spearman": 57.5}})
     found = document(capsys, mine.STUDY)
     texts = {form: cse("compare", mine.STUDY, "--format", form, capsys=capsys)[1] for form in ("csv", "md", "latex")}
     lines = {(one["name"], one["column"]): one for one in csv.DictReader(io.StringIO(texts["csv"]))}
+    overlap = lines.pop(("word overlap", "stsb.spearman"))
+    assert (overlap["source"], overlap["mean"]) == ("baseline", "57.5")
+    assert texts["csv"].splitlines()[-1] == texts["csv"].splitlines()[[*lines].index([*lines][-1]) + 2]
     assert len(lines) == 3 * len(found["comparisons"][0]["metrics"])
+    assert {line["language"] for line in lines.values()} == {"en"}
     for name, comparison in zip(mine.ROWS[1:3], found["comparisons"], strict=True):
         for one in comparison["metrics"]:
             line, over = lines[name, one["metric"]], one["over_seeds"]

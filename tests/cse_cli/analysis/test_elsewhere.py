@@ -89,6 +89,13 @@ def test_without_a_plan_the_test_may_be_repeated_after_every_seed(capsys):
     assert comparison["metrics"][0]["over_seeds"]["p_adjusted"] > 0.01
 
 
+def test_the_screen_names_the_file_and_how_to_say_that_the_seeds_were_planned(capsys):
+    _, out, _ = cse("compare", written(two()), capsys=capsys)
+    assert "A: simcse, 4 runs, seeds 0–3, from r.csv" in out
+    assert "A plan needs fewer seeds: --planned N, if you fixed N before the first run" in out
+    assert "recipes" not in out
+
+
 def test_the_mean_of_the_tasks_that_all_methods_have_judges(capsys):
     found = document(capsys, written(two() + two("sick") + "simcse,0,only-one,1\n"))
     (comparison,) = found["comparisons"]

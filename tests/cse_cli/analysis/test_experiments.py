@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import changed_settings, group, read_finished_runs, recipe_status, recipe_today
+from cse_cli.analysis.experiments import group, read_finished_runs
 from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
+from cse_cli.analysis.origins import changed_settings, recipe_status, recipe_today
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load

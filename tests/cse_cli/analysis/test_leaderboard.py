@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import recipe_status
+from cse_cli.analysis.origins import recipe_status
 from cse_cli.analysis.score_table import Score, measure
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes

@@ -146,7 +146,7 @@ def test_a_figure_is_refused_with_what_draws_it(run):
 def test_it_imports_neither_torch_nor_a_tracker(home):
     code = (
         "import sys; from cse_cli.analysis.experiments import *; from cse_cli.analysis.leaderboard import *; "
-        "from cse_cli.analysis.leaderboard_view import *; "
+        "from cse_cli.analysis.table_view import *; "
         "print_tables(score_tables(read_finished_runs(), LeaderboardQuery(community=True))); "
         "print([name for name in ('torch', 'mlflow', 'sqlalchemy', 'transformers', 'matplotlib', 'pandas', "
         "'scipy.stats') if name in sys.modules], file=sys.stderr)"

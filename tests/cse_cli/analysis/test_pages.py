@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 
-from cse_cli.analysis.leaderboard_view import write_page
 from cse_cli.analysis.pages import html, markdown
+from cse_cli.analysis.table_view import write_page
 from cse_cli.core.tables import escape_markdown
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables
 from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, evil_report

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.compare import find_method
+from cse_cli.analysis.methods import find_method
 from cse_cli.analysis.report import find_reported_run
 from cse_cli.core.results import STS_TASKS, PaperRow
+from cse_cli.jobs.screen import print_results
 from cse_cli.recipe.files import all_recipes
-from cse_cli.runs.index import finished_results
+from cse_cli.runs.index import all_runs, finished_results
 from cse_cli.runs.record import folder_of
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.analysis.report_runs import Seen
@@ -59,11 +60,13 @@ def test_the_numbers_of_the_scores(capsys):
         before = {"stsb": {"spearman": 40.0 + seed}}
         last = record(A, seed, scores={"stsb": {"spearman": score}}, untrained=before)
     page = report(capsys, last, "--output", "one.md")
-    rows = {cells[1].strip(): cells[2].strip() for line in page.split("\n") if len(cells := line.split("|")) == 4}
-    # Means (50 + 52) / 2 and (40 + 41) / 2; standard deviations √2 and √½; gains 10 and 11.
-    assert (rows["before training"], rows["seed 0"], rows["seed 1 (this run)"]) == ("40.50", "50.00", "52.00")
-    assert (rows["mean"], rows["gain over before training"]) == ("51.00", "+10.50")
-    assert re.findall(r"\| &emsp;± \| (\S+) \|", page) == ["0.71", "1.41"]
+    rows = {cells[1].strip(): cells[2].strip() for line in page.split("\n") if len(cells := line.split("|")) == 6}
+    # Means (50 + 52) / 2 and (40 + 41) / 2; standard deviation √2; gains 10 and 11.
+    assert (rows["untrained"], rows["seed 0"], rows["seed 1"]) == ("40.50", "50.00", "52.00")
+    assert (rows["mean"], rows["&emsp;±"], rows["gain"]) == ("51.00", "1.41", "+10.50")
+    print_results([one.result for one in reversed(all_runs()) if one.result])
+    printed = {line[:10].strip(): line[10:].split()[0] for line in capsys.readouterr().out.splitlines()[2:6]}
+    assert printed == {name: rows[name] for name in ("untrained", "seed 0", "seed 1", "mean")}
 
 
 @pytest.mark.slow
@@ -201,11 +204,12 @@ def test_a_free_study(capsys, folder):
         '[study.grid]\n"queue.length" = [320, 384]\n'
     )
     for seed, score in enumerate((50.0, 52.0)):
-        record(B, seed, overrides=["queue.length=320"], scores={"test": {"spearman": score}})
+        overlap = {"test": {"spearman": 57.0}}
+        record(B, seed, overrides=["queue.length=320"], scores={"test": {"spearman": score}}, word_overlap=overlap)
     page = report(capsys, "mine.toml")
     assert (folder / "report-mine.html").exists()
     shown = " ".join("".join(Seen(page).text).split())
-    assert "51.00 ± 1.41" in shown
+    assert "n test.spearman queue.length=320 2 51.00 ± 1.41 queue.length=384 word overlap 57.00" in shown
     assert "queue.length=384 without runs" in shown
 
 

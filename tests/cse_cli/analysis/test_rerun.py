@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cse_cli.analysis.compare_view import short_setting, without_directories
-from cse_cli.analysis.experiments import recipe_changes
-from cse_cli.analysis.report import fingerprints, rerun
+from cse_cli.analysis.report import fingerprints
 from cse_cli.core.identity import Identity
+from cse_cli.recipe.changes import recipe_changes, rerun, short_setting, without_directories
 from cse_cli.recipe.load import load
 from tests.support.records import result
 

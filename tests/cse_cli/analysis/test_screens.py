@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.table_view import print_tables
 from registry.errors import CseError
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, tables
 from tests.cse_cli.analysis.recorded import record

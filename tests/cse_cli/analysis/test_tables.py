@@ -7,12 +7,12 @@ from scipy.stats import spearmanr
 
 from cse_cli.analysis.experiments import FinishedRuns
 from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
-from cse_cli.analysis.leaderboard_view import legend_lines, text_table
 from cse_cli.analysis.papers import reported_rows, table_of
 from cse_cli.analysis.score_table import SYMBOLS, measure
-from cse_cli.analysis.tables import trend
+from cse_cli.analysis.table_view import legend_lines, text_table
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, PaperRow
+from cse_cli.core.stats import trend
 from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study

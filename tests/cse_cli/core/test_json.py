@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cse_cli
-from cse_cli.analysis.leaderboard_view import to_json as leaderboard
 from cse_cli.analysis.papers import reported_rows
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable
+from cse_cli.analysis.table_view import to_json as leaderboard
 from cse_cli.core.console import to_json
 from cse_cli.core.stats import compare_paired
 from cse_cli.runs.events import EventLog, read_events

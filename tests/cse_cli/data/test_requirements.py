@@ -205,3 +205,18 @@ def test_requirements_of_a_study_are_reported_once(folder, parts, capsys):
     assert (code, out) == (3, "")
     assert err.count("error:") == 1
     assert cse("runs", "ls", "--json", capsys=capsys)[1].count("run_id") == 0
+
+
+def test_an_optional_package_that_is_not_installed_is_named_before_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "quickstart"\n[evaluators.task]\nname = "mteb"\ntask = "STS12"\n')
+    found = needs(str(file))
+    assert ("package", "mteb", "") in found
+    assert ("package", "peft", "") not in found  # lora_rank is not set
+    code, out, err = cse("check", str(file), capsys=capsys)
+    assert (code, out) == (0, "1 recipe checked: all valid\n")
+    assert err == f"warning: {file}: package mteb: it is not installed; run `pip install mteb`\n"
+    assert cse("check", "--data", str(file), capsys=capsys)[0] == 3
+    with refuses("data.missing_requirement", "package mteb"):
+        fetch([one for one in requirements(load(str(file)).recipe) if one.kind == "package"], silent)

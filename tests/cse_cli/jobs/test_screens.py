@@ -9,8 +9,6 @@ from registry.errors import RunFailedError
 from tests.support.command import cse, refused
 from tests.support.records import result
 
-SHOWN = {"0123456789abcdef": {"dev": "spearman", "test": "spearman"}}
-
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +26,7 @@ def test_help(snapshot, capsys):
 
 def test_table_and_next_commands(snapshot, capsys, home):
     both = [scored(1, 50.0), scored(2, 52.0)]
-    print_results(both, SHOWN)
+    print_results(both)
     assert (capsys.readouterr().out, next_steps(both)) == snapshot
 
 

@@ -38,6 +38,11 @@ def test_cells_and_seeds(folder, run):
     (one,) = studies(out)
     assert code == 0
     assert "2 cells × 2 seeds = 4 runs: 0 finished, 4 to run" in err
+    _, table, _ = run("tiny.toml")
+    lines = [line.split() for line in table.splitlines() if line.startswith(("losses", "word overlap"))]
+    means = [f"{cell['scores']['dev.spearman']['mean']:.2f}" for cell in one["cells"]]
+    overlap = f"{one['results'][0]['word_overlap']['dev']['spearman']:.2f}"
+    assert [line[-2:] for line in lines] == [["2", means[0]], ["2", means[1]], ["overlap", overlap]]
     assert [(cell["row"], cell["finished"]) for cell in one["cells"]] == [
         ("losses.info_nce.temperature=0.05", [3, 5]),
         ("losses.info_nce.temperature=0.1", [3, 5]),

@@ -10,8 +10,9 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.jobs.request import RunRequest, options_of
-from cse_cli.jobs.screen import end_line, next_steps, print_results, shown_metrics
+from cse_cli.jobs.screen import end_line, next_steps, print_results
 from cse_cli.recipe.load import load
+from registry import EVALUATORS
 from tests.support.records import result
 
 
@@ -24,11 +25,8 @@ def rows(out: str) -> list[list[str]]:
     return [line.split() for line in out.rstrip().split("\n")]
 
 
-SHOWN = {"0123456789abcdef": {"dev": "spearman", "test": "spearman"}}
-
-
 def test_one_run(capsys):
-    print_results([scored(1, 70.126)], SHOWN)
+    print_results([scored(1, 70.126)])
     assert rows(capsys.readouterr().out) == [
         ["mini/simcse_en", "·", "SimCSE"],
         ["dev", "test", "step", "time"],
@@ -37,22 +35,24 @@ def test_one_run(capsys):
 
 
 def test_what_test_data_chose_says_so(capsys):
-    print_results([scored(1, 70.0, test_selected=True, selected_step=None)], SHOWN)
+    print_results([scored(1, 70.0, test_selected=True, selected_step=None)])
     assert rows(capsys.readouterr().out)[2] == ["seed", "1", "(test-selected)", "70.00", "50.00", "12", "s"]
 
 
 def test_experiments_of_one_name_stand_apart(capsys):
     text = scored(1, 65.0, identity=Identity(settings="0123456789abcdef", text="ab" * 32))
     settings = scored(1, 60.0, recipe_hash="f" * 16)
-    print_results([scored(1, 70.0), text, settings], {**SHOWN, "f" * 16: {"dev": "pearson", "test": "spearman"}})
+    print_results([scored(1, 70.0), text, settings])
     out = capsys.readouterr().out
     assert out.count("mini/simcse_en · SimCSE") == out.count("\nseed 1") == 3
     assert "mean" not in out
-    assert rows(out)[-1] == ["seed", "1", "0.00", "50.00", "250", "12", "s"]
+    assert rows(out)[-1] == ["seed", "1", "60.00", "50.00", "250", "12", "s"]
 
 
-def test_the_shown_metric_is_the_component_s():
-    assert shown_metrics(load("quickstart").recipe)["dev"] == "spearman"
+def test_the_first_metric_of_an_evaluator_is_shown(capsys):
+    assert [entry.cls.metrics[0] for entry in EVALUATORS] == [entry.cls.metric for entry in EVALUATORS]
+    print_results([result(scores={"retrieval": {"recall_at_1": 40.0, "mrr": 50.0}})])
+    assert rows(capsys.readouterr().out)[2] == ["seed", "1", "40.00", "250", "12", "s"]
 
 
 def of_seven(value: float, before: float | None = None, **changes: object) -> Result:
@@ -75,7 +75,7 @@ def test_a_gain_on_dev_is_added_to_a_test_score():
 
 def test_the_average_stands_first(capsys):
     one = of_seven(61.2, 58.1)
-    print_results([one], {one.recipe_hash: dict.fromkeys(STS_TASKS, "spearman")})
+    print_results([one])
     lines = rows(capsys.readouterr().out)
     assert lines[1] == ["Avg", *STS_TASKS, "step", "time"]
     assert (lines[2][:2], lines[3][:3], lines[4][:2]) == (
@@ -94,7 +94,7 @@ def test_the_average_stands_first(capsys):
     ],
 )
 def test_a_run_below_its_untrained_encoder_says_so(one, told, capsys):
-    print_results([one], {one.recipe_hash: {"dev": "spearman"}})
+    print_results([one])
     assert f"seed 1 scores lower than its untrained encoder: {told}\n" in capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, overview
-from cse_cli.analysis.leaderboard_view import WRITERS, compact_table, legend_lines, print_compact, shown_lines
+from cse_cli.analysis.table_view import WRITERS, compact_table, legend_lines, print_compact, shown_lines
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import PaperRow
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables, written

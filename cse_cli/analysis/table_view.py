@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import counted, signed
+from cse_cli.core.formatting import counted, duration, signed
 from cse_cli.core.tables import (
     Cell,
     Row,
@@ -40,6 +40,16 @@ EMPTY = Score(mean=0.0)
 """Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
+FIRST: Mapping[str, Callable[[ScoreRow], str]] = {"n": lambda row: str(row.seed_count or "")}
+"""Heading → text of the columns before the scores, which a table of seeds does not have."""
+LAST: Mapping[str, Mapping[str, Callable[[ScoreRow], str]]] = {
+    "community": {"recipe": lambda row: row.recipe or ""},
+    "seeds": {
+        "step": lambda row: "" if row.step is None else str(row.step),
+        "time": lambda row: "" if row.seconds is None else duration(row.seconds),
+    },
+}
+"""Kind of a table → heading → text of the columns after the scores."""
 
 
 def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
@@ -61,32 +71,34 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
         notes: Numbered notes of several tables that are printed together. Default: those of this table.
     """
     notes = notes_of([table]) if notes is None else notes
-    community = table.kind == "community"
-    columns = table.columns if wide or not community else table.columns[-1:]
+    columns = table.columns if wide or table.kind != "community" else table.columns[-1:]
+    first, last = {} if table.kind == "seeds" else FIRST, LAST.get(table.kind, {})
     rows: list[Row] = []
+
+    def add(label: str, row: ScoreRow, cells: Iterable[Cell], *, below: bool = False) -> None:
+        n, ends = ([Cell("" if below else text(row)) for text in texts.values()] for texts in (first, last))
+        rows.append(Row(label, (*n, *cells, *ends), row.source, below and label != "gain"))
+
     for row in table.rows:
-        label, settings = row.name, f" [{', '.join(row.settings)}]" if row.settings else ""
+        label = row.name
         if row.source == "measured" and table.kind == "encoder":
             label = f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
-        elif row.source == "measured" and community:
+        elif row.source == "measured" and table.kind == "community":
             label = f"your runs{configuration_text(row)}"
-        elif row.source == "measured" and table.kind != "comparison":
-            label = f"your runs: {row.recipes}{settings}, {row.model}"
+        elif row.source == "measured" and table.paper is not None:
+            label = f"your runs: {row.recipes}{configuration_text(row)}, {row.model}"
         elif wide and row.source == "paper" and table.kind == "encoder" and row.reported_in:
             label = f"{row.name} · {', '.join(row.reported_in)}"
-        label += note_numbers(row, notes)
         scores = [row.scores.get(column, EMPTY) for column in columns]
-        after, blank = ((Cell(row.recipe or ""),), (Cell(),)) if community else ((), ())
         means = (Cell("" if score is EMPTY else score.text()) for score in scores)
-        rows.append(Row(label, (Cell(str(row.seed_count or "")), *means, *after), row.source))
+        add(label + note_numbers(row, notes), row, means)
         if row.source != "untrained" and any(score.std is not None for score in scores):
-            stds = (Cell(score.std_text()) for score in scores)
-            rows.append(Row("±", (Cell(), *stds, *blank), row.source, below=True))
+            add("±", row, (Cell(score.std_text()) for score in scores), below=True)
         if any(score.difference is not None for score in scores):
-            differences = (Cell(score.difference_text(), score.significant) for score in scores)
-            rows.append(Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True))
-    headings, align = ("n", *columns, *(["recipe"] if community else [])), "p" + "r" * (1 + len(columns))
-    return Table(table.heading, headings, tuple(rows), notes, align=f"{align}l" if community else align)
+            gains = (Cell(score.difference_text(), score.significant) for score in scores)
+            add("gain" if table.kind == "seeds" else row.comparison, row, gains, below=True)
+    align = "p" + "r" * len((*first, *columns)) + ("l" if table.kind == "community" else "r" * len(last))
+    return Table(table.heading, (*first, *columns, *last), tuple(rows), notes, align=align)
 
 
 def configuration_text(row: ScoreRow) -> str:
@@ -329,16 +341,14 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 
 def to_csv(tables: Sequence[ScoreTable]) -> str:
-    """Return one line for each cell, with full precision."""
+    """Return one line for each cell, with full precision and the fields of JSON."""
     return as_csv([(*_TABLE, *_ROW, "column", *_SCORE), *(cell for one in tables for cell in _cells(one))])
 
 
 _TABLE = ("kind", "encoder", "study")
-_ROW = (
-    "language", "paper", "table", "source", "name", "reported_in", "reproduces", "recipes", "recipe_hash", "experiment",
-    "settings", "model", "notes",
-)  # fmt: skip
-_SCORE = ("n", "mean", "std", "reference", "difference", "p", "significant", "marks", "implied")
+_OTHER = ("recipe", "copies", "scores", "step", "seconds")
+_ROW = ["recipes", *(name for name in ScoreRow.model_fields if name not in _OTHER)]
+_SCORE = ["difference", *Score.model_fields]
 
 
 def _cells(table: ScoreTable) -> Iterator[list[object]]:
@@ -347,7 +357,7 @@ def _cells(table: ScoreTable) -> Iterator[list[object]]:
         about += [getattr(row, name) or getattr(table, name, None) for name in _ROW]
         for column, score in row.scores.items():
             values = [*about, column, *(getattr(score, name) for name in _SCORE)]
-            yield ["; ".join(value) if isinstance(value, tuple) else value for value in values]
+            yield ["; ".join(map(str, value)) if isinstance(value, tuple) else value for value in values]
 
 
 def to_json(tables: Sequence[ScoreTable]) -> str:
