@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 app.command("check", epilog=data.CHECK_RECIPES_EPILOG)(data.check_recipes)
+app.command("cite", epilog=recipes.CITE_EPILOG)(recipes.cite)
 app.command("compare", epilog=results.COMPARE_EPILOG)(results.compare)
 app.command("cp", epilog=recipes.COPY_EPILOG)(recipes.copy)
 app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
+from cse_cli.listing.citations import citations_of_run
 from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
 from cse_cli.runs.record import model_of_run
@@ -32,12 +33,14 @@ class Upload:
 
     Args:
         seeds: Finished runs of the same experiment, one for each seed, including the run itself.
+        bibtex: References of the run.
     """
 
     directory: Path
     result: Result
     recipe: str
     seeds: Sequence[Result]
+    bibtex: str
 
 
 def push_model(run: str, repository: str, *, private: bool = False) -> str:
@@ -95,7 +98,7 @@ def _find(run: str) -> Upload:
     recipe = (found.about.path / RECIPE).read_text(encoding="utf-8")
     same = {one.seed: one for one in finished_results() if one.experiment == result.experiment}
     seeds = sorted({**same, result.seed: result}.values(), key=lambda one: one.seed)
-    return Upload(Path(folder), result, recipe, seeds)
+    return Upload(Path(folder), result, recipe, seeds, citations_of_run(found).bibtex)
 
 
 def _card(upload: Upload, repository: str) -> str:
@@ -124,6 +127,7 @@ def _card(upload: Upload, repository: str) -> str:
         versions=f"cse {used.cse}, torch {used.torch}, transformers {used.transformers}",
         device=f"{result.device}, {result.precision}",
         recipe=upload.recipe.strip(),
+        bibtex=upload.bibtex,
         file=RECIPE,
     )
 
@@ -216,7 +220,7 @@ _TEXT = """---
 ---
 # {name}
 
-{title}. Trained from `{model}` {on} by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by cosine
+{title}. Trained from `{model}` {on} by cse. Compare embeddings by cosine
 similarity.
 
 {usage}
@@ -240,5 +244,11 @@ Trained with {versions} on {device}. `{file}` is in this repository:
 
 ```toml
 {recipe}
+```
+
+## Citation
+
+```bibtex
+{bibtex}
 ```
 """

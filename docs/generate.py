@@ -32,6 +32,7 @@ from cse_cli.recipe import schema
 from registry import REGISTRIES, Entry, Registry, Tune
 from registry.machinery.parameters import Parameters
 from registry.machinery.signature import documented
+from registry.papers.bibliography import TOOL, reference
 from registry.resources import catalog
 from registry.resources.models import known_models
 
@@ -56,6 +57,7 @@ def pages() -> dict[str, str]:
         noted
         | checked_pages()
         | {
+            "../CITATION.cff": citation_file(),
             "llms.txt": (PAGES / "scripting.md").read_text(encoding="utf-8"),
             "reference/layers.svg": layers_svg(),
             "reference/python.ipynb": notebook(PAGES / "python.md"),
@@ -312,6 +314,28 @@ def _fetched(entry: catalog.DatasetEntry, key: str) -> list[str]:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{max(1, round(count / 1e3))} kB"
+
+
+def citation_file() -> str:
+    """Return CITATION.cff, from the entry of this project in `registry/papers/references.bib`."""
+    cse = {field: value.replace("{", "").replace("}", "") for field, value in reference(TOOL).fields.items()}
+    return f"""\
+# Written by docs/generate.py from registry/papers/references.bib: do not edit.
+cff-version: 1.2.0
+message: If you use cse, cite it, and cite the works that your recipes build on. `cse cite NAME` prints both.
+type: software
+title: "{cse["title"]}"
+authors:
+  - name: {cse["author"]}
+version: {cse["version"]}
+date-released: {cse["date"]}
+license: Apache-2.0
+keywords:
+  - sentence embeddings
+  - contrastive learning
+  - SimCSE
+  - reproducibility
+"""
 
 
 def main() -> int:

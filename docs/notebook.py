@@ -1,6 +1,6 @@
 """A page of the documentation as a notebook: its prose as Markdown cells, its Python blocks as code cells.
 
-The first cell installs the package, so that a notebook also runs on Colab.
+The first cell installs the checkout that contains the notebook.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"^```text\n.*?^```\n", re.MULTILINE | re.DOTALL)
-_INSTALL = "%pip install -q cse-registry"
+_INSTALL = "%pip install -q -e ../.."
 _REFERENCE = re.compile(r"^## Reference\n.*", re.MULTILINE | re.DOTALL)
 
 

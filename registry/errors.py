@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib import metadata
 
 
 class CseError(Exception):
@@ -69,6 +71,16 @@ class DiskError(CseError):
     """A file that cannot be written: full disk or no permission."""
 
     exit_code = 4
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra of `pyproject.toml`, with or without a checkout."""
+    try:
+        declared = metadata.requires("cse-registry") or []
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
+        return f'pip install -e ".[{extra}]"'
+    of_extra = re.compile(rf"(.*?) *; *extra == ['\"]{extra}['\"]")
+    return " ".join(["pip install", *(f'"{found[1]}"' for one in declared if (found := of_extra.fullmatch(one)))])
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

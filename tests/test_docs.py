@@ -243,6 +243,32 @@ def test_every_command_mentioned_exists(page):
     assert unknown == []
 
 
+MESSAGES = sorted(path for folder in ("cse_cli", "registry") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_every_command_in_messages_and_cards_exists():
+    named = {}
+    for path in [*MESSAGES, ROOT / "CITATION.cff", *(ROOT / "recipes").rglob("*.toml")]:
+        for verb, second in re.findall(r"(?:`|run |→ |: |  )cse ([a-z]+)(?: ([a-z]+))?", text(path)):
+            named[f"{verb} {second}" if verb in groups() and second else verb] = path
+    assert len(named) > 20
+    sentences = {"does", "has", "sets"}  # "…: cse sets it itself"
+    assert {name: path for name, path in named.items() if name not in command_names() | sentences} == {}
+
+
+ADDRESS = re.compile(r"pypi\.org|pip install[^\n`]*cse-registry|github\.com/[\w.-]+/cse(?:-registry)?\b")
+"""Addresses of this project. None exists before its first release."""
+
+
+def test_nothing_names_an_address_that_does_not_exist():
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    others = [ROOT / "CITATION.cff", ROOT / "SECURITY.md", ROOT / "mkdocs.yml", *(ROOT / "docs").rglob("*.ipynb")]
+    found = {str(path): ADDRESS.findall(text(path)) for path in [*MESSAGES, *pages, *others]}
+    assert {path: addresses for path, addresses in found.items() if addresses} == {}
+    written = ("[cse](https://pypi.org/project/cse-registry/)", "pip install 'cse-registry[ui]'", "github.com/me/cse")
+    assert all(map(ADDRESS.search, written))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_recipe_and_file_mentioned_exists(page):
     written = text(page)
@@ -502,7 +528,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 def printed_by(name: str, capsys: pytest.CaptureFixture[str], before: str = "", after: str = "") -> list[str]:
     """Return the output of each code cell after the installation. `after` replaces `before` in the code."""
     installation, *cells = json.loads((DOCS / "reference" / name).read_text())["cells"]
-    assert installation["source"] == ["%pip install -q cse-registry"]
+    assert installation["source"] == ["%pip install -q -e ../.."]
     names: dict[str, object] = {}
     printed = []
     for cell in cells:

@@ -64,7 +64,7 @@ def test_everything_is_in_the_wheel(wheel):
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
         "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/verbs_en.tsv",
         "registry/lexicons/LICENSE.wordnet", "cse_cli/_constraints.txt",
-        "registry/papers/field_leaderboard.tsv", "registry/texts/tatoeba_open.tsv.gz",
+        "registry/papers/field_leaderboard.tsv", "registry/papers/references.bib", "registry/texts/tatoeba_open.tsv.gz",
         "registry/texts/tatoeba_en_de.tsv.gz", "registry/texts/wiki1m_prefix.txt.gz", "registry/texts/README.md",
     ):  # fmt: skip
         assert name in names
@@ -98,6 +98,10 @@ def test_every_recipe_checks_in_an_empty_folder(installed, tmp_path):
     recipes = len(files_of(ROOT / "recipes", "**/*.toml")) - studies
     assert out == f"{recipes} recipes and {studies} studies checked: all valid\n"
     assert list(folder.iterdir()) == []
+
+
+def test_the_references_of_a_recipe(installed, tmp_path):
+    assert "@misc{xiao2023identical," in cse("cite", "quickstart", installed=installed, folder=tmp_path)
 
 
 def test_quickstart_runs_in_an_empty_folder(installed, tmp_path):

@@ -1,4 +1,4 @@
-"""`cse list`, `cse show`, `cse cp` and `cse schema`."""
+"""`cse list`, `cse show`, `cse cite`, `cse cp` and `cse schema`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,36 @@ def show(
         sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
         if not changed and (badge := recipe_badge(name)) is not None:
             print_badge(badge)
+
+
+CITE_EPILOG = (
+    "Examples:  cse cite  ·  cse cite ifcl_en  ·  cse cite ifcl_en diffcse_en > references.bib  ·  cse cite 3f2a"
+)
+
+
+def cite(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Names of recipes, data sets and models, paths of recipes, IDs or names of runs. Default: only cse.",
+            autocompletion=complete_recipe,
+        ),
+    ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
+) -> None:
+    """Print BibTeX entries of cse, and of the methods, data and models of recipes and runs."""
+    from cse_cli.core.console import write_json
+    from cse_cli.listing.citations import citations
+
+    found = citations(names or [])
+    if json_:
+        write_json(found.document())
+        return
+    sys.stdout.write(f"{found.bibtex}\n")
+    if found.without:
+        sys.stderr.write(f"note: cse has no entry for {', '.join(found.without)}\n")
 
 
 COPY_EPILOG = "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml"

@@ -20,7 +20,7 @@ from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
 from cse_cli.runs.record import folder_of
 from cse_cli.runs.signals import defer_signals
-from registry.errors import CseError, MissingError
+from registry.errors import CseError, MissingError, install_command
 
 
 class Cluster:
@@ -48,7 +48,7 @@ class Cluster:
             ray.init(address=address, log_to_driver=False, logging_level="critical", configure_logging=False)
         except ModuleNotFoundError:
             message = f"--cluster {address} needs Ray, which is not installed"
-            raise CseError(message, "pip install 'cse-registry[ray]'", code="cluster.not_installed") from None
+            raise CseError(message, f"run `{install_command('ray')}`", code="cluster.not_installed") from None
         except Exception as error:  # Ray raises many kinds
             message = f"--cluster {address}: {str(error).strip().partition(chr(10))[0]}"
             how = "start a cluster with `ray start --head`, and name its HOST:PORT or use --cluster auto"

@@ -19,7 +19,7 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.processes import end_with_parent
 from cse_cli.mirrors.mirror import configured, load, reason, send_missing
 from cse_cli.runs.index import all_runs
-from registry.errors import CseError, TrackingError
+from registry.errors import CseError, TrackingError, install_command
 
 HOST = "127.0.0.1"
 _STARTUP_SECONDS = 120.0
@@ -69,7 +69,7 @@ def serve(port: int | None, *, browser: bool) -> None:
     from cse_cli.mirrors import mlflow as store
 
     if not store.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny
-        todo = "pip install 'cse-registry[ui]'"
+        todo = f"run `{install_command('ui')}`"
         raise CseError("MLflow's server is not installed", todo, code="mirrors.ui_not_installed")
     sys.stderr.write("opening MLflow (about ten seconds)\n")
     _send("mlflow", sys.stderr)

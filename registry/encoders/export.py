@@ -309,7 +309,7 @@ tags: [sentence-transformers, feature-extraction, cse]
 ---
 # Sentence encoder
 
-Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Compare its embeddings by cosine.
+Trained by cse from `{origin}`. Compare its embeddings by cosine.
 Pooling `{pooling}`, head `{head}`, at most {max_length} tokens.
 
 {usage}
@@ -325,7 +325,7 @@ tags: [cse]
 
 {about}
 
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. If cse is
+Only cse opens this directory: `cse evaluate DIRECTORY`. If cse is
 installed, sentence-transformers computes the embeddings through it:
 
 {usage}

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from registry.errors import CseError, MissingError
+from registry.errors import CseError, MissingError, install_command
 from registry.prompts import Prompts, Side
 from registry.resources.models import quiet_transformers
 from registry.types import Encoder
@@ -77,7 +77,7 @@ def open_with_library(folder: Path) -> tuple[LibraryEncoder, int]:
     if find_spec("sentence_transformers") is None or int(version("sentence-transformers").partition(".")[0]) < OLDEST:
         raise MissingError(
             f"the model in {folder} requires sentence-transformers {OLDEST} or newer, which is not installed",
-            'run pip install "cse-registry[sentence-transformers]"',
+            f"run `{install_command('sentence-transformers')}`",
             code="encoders.missing_package",
         )
     from sentence_transformers import SentenceTransformer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.encoders.export import write_weights
-from registry.errors import CseError, MissingError
+from registry.errors import CseError, MissingError, install_command
 
 ADAPTER = "adapter"
 """Directory of an export with only the trained matrices, in the format of `peft`."""
@@ -39,7 +39,7 @@ def configured(rank: int | None, alpha: int | None, dropout: float | None) -> An
     except ImportError as error:
         raise MissingError(
             "lora_rank requires the package peft, which is not installed",
-            'run pip install "cse-registry[llm]"',
+            f"run `{install_command('llm')}`",
             code="encoders.missing_package",
         ) from error
     return LoraConfig(r=rank, lora_alpha=alpha or rank, lora_dropout=dropout or 0.0, target_modules="all-linear")

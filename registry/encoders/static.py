@@ -77,7 +77,7 @@ tags: [sentence-transformers, cse]
 ---
 # Static sentence encoder
 
-Distilled by [cse](https://pypi.org/project/cse-registry/) from `{origin}`: the mean of one vector per token, at most
+Distilled by cse from `{origin}`: the mean of one vector per token, at most
 {max_length} tokens. Compare its embeddings by cosine.
 
 {usage}

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from registry import EVALUATORS
-from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.errors import CseError, MissingError, UnknownNameError, install_command, suggestion
 from registry.prompts import Side
 from registry.types import Encode, Evaluator, Package
 
@@ -73,7 +73,7 @@ class Mteb(Evaluator):
         if importlib.util.find_spec("mteb") is None:
             raise MissingError(
                 f"evaluator mteb, task '{task}': the package mteb is not installed",
-                'run `pip install "cse-registry[mteb]"`',
+                f"run `{install_command('mteb')}`",
                 code="evaluators.no_package",
             )
         self.task = task

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 
 from registry import GENERATORS
-from registry.errors import CseError, RunFailedError, errors_as_one, suggestion
+from registry.errors import CseError, RunFailedError, errors_as_one, install_command, suggestion
 from registry.resources.models import (
     check_files,
     load_config,
@@ -225,7 +225,7 @@ class Translate(ColumnGenerator):
         if not (locate(model) / "tokenizer.json").is_file() and importlib.util.find_spec("sentencepiece") is None:
             raise CseError(
                 f"the tokenizer of model '{model}' requires the package sentencepiece",
-                "pip install 'cse-registry[translate]'",
+                f"run `{install_command('translate')}`",
                 code="data.no_sentencepiece",
             )
         self._tokenizer = load_tokenizer(model)

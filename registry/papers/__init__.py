@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from registry.papers.audits import Badge, DoubtfulPoint, badge_of, doubtful_points
+from registry.papers.audits import Badge, DoubtfulPoint, badge_of, doubtful_points, method_keys
 from registry.papers.results import (
     COMMUNITY,
     LISTS,
@@ -22,6 +22,6 @@ from registry.papers.tables import AVERAGE, Answer, Column, Figure, Flag, PaperT
 __all__ = [
     "AVERAGE", "COMMUNITY", "LISTS", "Answer", "Badge", "Column", "DoubtfulPoint", "FieldRow", "Figure", "Flag",
     "MeasuredRow", "PaperTables", "Quoted", "Reproduction", "Row", "Table", "badge_of", "distribution",
-    "doubtful_points", "field_rows", "listed_rows", "load", "measured_rows", "names",
+    "doubtful_points", "field_rows", "listed_rows", "load", "measured_rows", "method_keys", "names",
     "reported_averages", "reported_difference", "reproductions",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -169,6 +170,8 @@ class Audit(PaperModel):
         page: Name of the file, which is that of the method's page in `docs/methods/`.
         method: Name of the method.
         recipes: Recipes with the compared settings. A recipe that extends one of them is not included.
+        cite: Keys in `references.bib` of the method's works.
+        cite_for: Recipe → further keys. It may also be a recipe outside `recipes` that uses the method.
         equations: Tests of values against formulas that the test writes out, as "file::function".
         code: Comparisons with code.
         checkpoint: Scores of checkpoints that the authors published.
@@ -178,6 +181,8 @@ class Audit(PaperModel):
     page: str
     method: Words
     recipes: tuple[str, ...] = Field(min_length=1)
+    cite: tuple[str, ...] = ()
+    cite_for: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     equations: tuple[Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py::test_\w+$")], ...] = ()
     code: tuple[Code, ...] = ()
     checkpoint: tuple[Checkpoint, ...] = ()
@@ -189,6 +194,17 @@ def audits() -> dict[str, Audit]:
     """Return page of a method → its comparisons, sorted by page."""
     contents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(_FILES.glob("*.toml"))}
     return {page: Audit.model_validate({**content, "page": page}) for page, content in contents.items()}
+
+
+def method_keys(recipe: str) -> tuple[str, ...]:
+    """Return the keys in `references.bib` of a recipe's methods, without those of recipes that it extends.
+
+    A recipe in a directory, such as "mini/ifcl_en", has the methods of the recipe with its name outside it.
+    """
+    names = dict.fromkeys((recipe, recipe.rpartition("/")[2]))
+    pairs = [(audit, name) for audit in audits().values() for name in names]
+    keys = ((audit.cite if name in audit.recipes else ()) + audit.cite_for.get(name, ()) for audit, name in pairs)
+    return tuple(dict.fromkeys(chain.from_iterable(keys)))
 
 
 @dataclass(frozen=True)

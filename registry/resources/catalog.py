@@ -146,6 +146,7 @@ class DatasetEntry(CatalogTable):
     Args:
         kind: "text" for training, "pairs" with a gold score, "labeled" for classification.
         language: ISO 639-3 or two-letter code. "en-de" for parallel text.
+        cite: Keys of its works in `registry/papers/references.bib`.
         columns: Names of the columns in this project.
         note: Information that users need before they use it.
         instead: Data set of this package, or with an address, to use if this one is not available.
@@ -159,6 +160,7 @@ class DatasetEntry(CatalogTable):
     language: str
     license: str
     citation: str
+    cite: tuple[str, ...] = ()
     url: str = ""
     columns: tuple[str, ...]
     note: str = ""

@@ -42,6 +42,7 @@ class KnownModel:
         id: `owner/name` on the Hub.
         revision: Commit, if known.
         names: Other names of the model.
+        cite: Keys of its works in `registry/papers/references.bib`.
         license: License that its owners state.
         bytes: Download size, if known.
         tokenizer: Model whose vocabulary it uses, if its repository has none.
@@ -54,6 +55,7 @@ class KnownModel:
     id: str
     revision: str | None = None
     names: tuple[str, ...] = ()
+    cite: tuple[str, ...] = ()
     license: str | None = None
     bytes: int | None = None
     tokenizer: str | None = None
@@ -81,7 +83,10 @@ def known_models() -> dict[str, KnownModel]:
     """Return the entries of `models.toml` by `owner/name`."""
     owners = tomllib.loads((Path(__file__).parent / "models.toml").read_text(encoding="utf-8"))
     entries = {f"{owner}/{name}": about for owner, models in owners.items() for name, about in models.items()}
-    return {id: KnownModel(id, **about | {"names": tuple(about.get("names", ()))}) for id, about in entries.items()}
+    lists = ("names", "cite")
+    return {
+        id: KnownModel(id, **about | {key: tuple(about.get(key, ())) for key in lists}) for id, about in entries.items()
+    }
 
 
 def known(model: str) -> KnownModel | None:

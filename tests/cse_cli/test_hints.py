@@ -41,7 +41,7 @@ CAUSES = {
     "a recipe with a typo": (("Did you mean 'mini/simcse_en'",), ("Hub", "data.dataset"), with_name(
         "mini/simcse_enn", "run NAME", "run NAME --dry-run", "check NAME", "check --data NAME", "show NAME",
         "plan NAME", "cp NAME x.toml", "tune NAME --param temperature", "compare NAME mini/simcse_en", "reproduce NAME",
-        "report NAME", "leaderboard --recipe NAME", "data inspect NAME", "data download --for NAME",
+        "report NAME", "leaderboard --recipe NAME", "data inspect NAME", "data download --for NAME", "cite NAME",
     )),
     "a recipe file with a typo": (("broken.toml:3:1", "unknown key 'stepz'", "Did you mean 'steps'"), (), with_name(
         "broken.toml", "run NAME", "plan NAME", "tune NAME --param temperature", "reproduce NAME", "report NAME",
@@ -67,7 +67,8 @@ CAUSES = {
     ]),
     "a data set with a typo": (("Did you mean 'wiki1m'",), ("[data]", "pack"), [
         *on_recipe("--set", "data.dataset=wiki1n", without=("check",)),
-        *with_name("wiki1n", "data inspect NAME", "data download NAME", "data check NAME", "show NAME"),
+        *with_name("wiki1n", "data inspect NAME", "data download NAME", "data check NAME", "show NAME",
+            "cite NAME"),
     ]),
     "a split with a typo": (("Did you mean 'test'",), (), [
         ("evaluate", "mini_en", "--tasks", "stsb_open/tets"),

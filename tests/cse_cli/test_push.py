@@ -75,6 +75,9 @@ def test_the_card_has_scores_command_and_metadata(results: list[Result], capsys:
     over_seeds = f"{mean:.2f} ± {spread:.2f}" if spread else f"{mean:.2f}"  # equal scores have no spread
     assert f"| {data} | spearman | {score:.2f} | {over_seeds} |" in card
     assert "cse run recipe.toml --seed 0" in card
+    cited = cse("cite", str(results[0].run_id)[:8], capsys=capsys)[1]
+    assert "@software{cse," in cited
+    assert card.endswith(f"## Citation\n\n```bibtex\n{cited}```\n")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_base_model_license_and_data_sets_of_the_card(
     made = result(model=model, commits=commits, scores={"test": {"spearman": 61.0}, "space": {"uniformity": -2.0}})
     parts = '[evaluators.test]\nname = "sts"\ndataset = "cstsb"\nsplit = "dev"\n'
     parts += '[evaluators.space]\nname = "alignment_uniformity"\ndataset = "stsb"\nsplit = "dev"\n'
-    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, parts, [made]))
+    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, parts, [made], ""))
     card = push.model_card("a run", "me/tiny")
     metadata = yaml.safe_load(card.split("---\n")[1])
     assert (metadata.get("base_model"), metadata.get("license")) == (base, license)
@@ -116,7 +119,7 @@ def test_base_model_license_and_data_sets_of_the_card(
 def test_the_card_says_what_the_data_gives(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
     recipe_text = to_toml(load(name).recipe.resolved())
     made = result(model="bert-base-uncased", scores={"stsb": {"spearman": 61.0}})
-    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, recipe_text, [made]))
+    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, recipe_text, [made], ""))
     assert text in " ".join(push.model_card("a run", "me/tiny").split())
 
 

@@ -31,6 +31,7 @@ def two_methods():
     [
         ["check", "quickstart"],
         ["check", "--data", "quickstart"],
+        ["cite", "quickstart"],
         ["compare", "simcse_en", "ifcl_en"],
         ["data", "list"],
         ["data", "inspect", "quickstart"],

@@ -147,7 +147,7 @@ def test_a_port_in_use_is_refused_and_skipped() -> None:
 
 def test_without_the_server_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ui, "distributions", lambda name: [])
-    with refuses("mirrors.ui_not_installed", "pip install 'cse-registry[ui]'"):
+    with refuses("mirrors.ui_not_installed", 'pip install "mlflow'):
         ui.serve(None, browser=False)
 
 

@@ -143,7 +143,7 @@ STEPS = 60
 class TestRefused:
     def test_without_ray(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "ray", None)
-        with refuses("cluster.not_installed", "--cluster auto", "pip install 'cse-registry[ray]'") as caught:
+        with refuses("cluster.not_installed", "--cluster auto", 'pip install "ray[client]') as caught:
             Engine(Placement(cluster="auto"))
         assert caught.value.exit_code == 2
 

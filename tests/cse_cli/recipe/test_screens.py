@@ -46,7 +46,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 
-@pytest.mark.parametrize("command", ["show", "cp", "schema"])
+@pytest.mark.parametrize("command", ["show", "cite", "cp", "schema"])
 def test_help(command, capsys, snapshot):
     assert cse(command, "--help", capsys=capsys)[1] == snapshot
 

@@ -261,7 +261,7 @@ def test_encoders_without_their_own_model_or_package_are_refused(tmp_path, monke
     with refuses("models.no_encoder", "bart"):
         TransformerEncoder(str(folder))
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with refuses("encoders.missing_package", "lora_rank", "peft", "cse-registry[llm]"):
+    with refuses("encoders.missing_package", "lora_rank", "peft", 'pip install "peft'):
         build(tmp_path, tiny_llama, lora_rank=2)
 
 

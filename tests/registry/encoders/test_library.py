@@ -126,7 +126,7 @@ def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, change):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
     name, value = change
     monkeypatch.setattr(f"registry.encoders.library.{name}", lambda package: value)
-    with refuses("encoders.missing_package", 'pip install "cse-registry[sentence-transformers]"') as caught:
+    with refuses("encoders.missing_package", 'pip install "sentence-transformers') as caught:
         open_encoder(str(folder))
     assert isinstance(caught.value, MissingError)
 

@@ -132,7 +132,7 @@ def test_a_missing_target_and_other_models_are_errors_before_the_model_loads(tmp
     model = tiny_t5(tmp_path)
     (model / "tokenizer.json").unlink()
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with refuses("data.no_sentencepiece", "cse-registry[translate]"):
+    with refuses("data.no_sentencepiece", 'pip install "', '"sentencepiece'):
         translate(model, prefix=PREFIX)
 
 
