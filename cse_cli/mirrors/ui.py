@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from contextlib import suppress
 from importlib.metadata import distributions
@@ -93,7 +94,9 @@ def serve(port: int | None, *, browser: bool) -> None:
                     sys.stderr.write(
                         'If you see "Traces", choose Model training at the top left. Press Ctrl-C to stop.\n'
                     )
-                    server.wait()
+                    # With a timeout, Python waits in short sleeps. Polars, which MLflow imports if it is installed,
+                    # makes the system continue one long wait after Ctrl-C.
+                    server.wait(threading.TIMEOUT_MAX)
                 server.terminate()
                 return
         server.kill()
