@@ -297,12 +297,21 @@ def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterato
     others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.latest.scores]
     of_data = grouped(others, lambda one: tuple((name, one.latest.data_of(name)) for name in one.latest.scores))
     times = Counter(tuple(name for name, _ in scored) for scored in of_data)
+    known = Counter(
+        str({name: [*data] for name, data in each[0].latest.scored_on.items()}) for each in of_data.values()
+    )
     for members in of_data.values():
         one = members[0].latest
         names = tuple(one.scores)
         layout = _own_layout(names, members)
         if times[names] > 1 or not all(scores_its_name(one, name) for name in names):
-            data = (f"{name}: {', '.join(one.scored_on.get(name, {})) or 'unknown data'}" for name in names)
+            versions = known[str({name: [*data] for name, data in one.scored_on.items()})] > 1
+            data = (
+                f"{name}: {one.data_text(name) if versions else ', '.join(one.scored_on[name])}"
+                if one.scored_on.get(name)
+                else f"{name}: unknown data"
+                for name in names
+            )
             layout = replace(layout, unit="; ".join(data))
         yield layout, members
 

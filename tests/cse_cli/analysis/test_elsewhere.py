@@ -221,6 +221,14 @@ def test_methods_of_one_place_are_one_table_of_the_leaderboard(capsys):
     ]
 
 
+def test_tables_of_two_versions_of_a_task_say_which(capsys):
+    for method, revision in (("old", "a" * 40), ("new", "b" * 40)):
+        mteb_result(f"{method}/seed1", "STS12", {"default": 0.7}, revision=revision)
+    _, out, _ = cse("leaderboard", "--results", "old", "--results", "new", "--json", capsys=capsys)
+    headings = [table["heading"] for table in json.loads(out)["tables"]]
+    assert headings == [f". [STS12: STS12/test/default ({digest})]" for digest in ("a" * 8, "b" * 8)]
+
+
 def test_a_recipe_with_the_name_of_a_folder_stays_a_recipe(capsys):
     for seed in range(2):
         record("simcse_en", seed, noise=1.5)
