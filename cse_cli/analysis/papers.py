@@ -297,18 +297,16 @@ def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterato
     others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.latest.scores]
     of_data = grouped(others, lambda one: tuple((name, one.latest.data_of(name)) for name in one.latest.scores))
     times = Counter(tuple(name for name, _ in scored) for scored in of_data)
-    known = Counter(
-        str({name: [*data] for name, data in each[0].latest.scored_on.items()}) for each in of_data.values()
-    )
-    for members in of_data.values():
+    scored = [{name: [*data] for name, data in each[0].latest.scored_on.items()} for each in of_data.values()]
+    for members, of_names in zip(of_data.values(), scored, strict=True):
         one = members[0].latest
         names = tuple(one.scores)
         layout = _own_layout(names, members)
         if times[names] > 1 or not all(scores_its_name(one, name) for name in names):
-            versions = known[str({name: [*data] for name, data in one.scored_on.items()})] > 1
+            several = scored.count(of_names) > 1  # versions of these data
             data = (
-                f"{name}: {one.data_text(name) if versions else ', '.join(one.scored_on[name])}"
-                if one.scored_on.get(name)
+                f"{name}: {one.data_text(name) if several else ', '.join(of_names[name])}"
+                if of_names.get(name)
                 else f"{name}: unknown data"
                 for name in names
             )
