@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from glob import escape, glob
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ def read_elsewhere(argument: str) -> list[Experiment]:
     """
     path = Path(argument)
     lines = list(_csv_lines(path) if argument.endswith(".csv") else _folder_lines(argument))
-    place = path.name if argument.endswith(".csv") else str(Path(argument.rpartition("=")[2]).parent)
+    place = path.name if argument.endswith(".csv") else Path(argument.rpartition("=")[2]).absolute().parent.name
     methods = grouped(lines, lambda line: line.method)
     return [_experiment(method, of_method, argument, place) for method, of_method in methods.items()]
 
@@ -134,9 +135,9 @@ def _number(text: Any, name: str, place: str, *, whole: bool = False) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number) or (whole and (number < 0 or number != int(number))):
-        wanted = "a whole number" if whole else "a number"
+        kind = "a whole number" if whole else "a number"
         raise CseError(
-            f"{place}: the {name} '{text}' is not {wanted}",
+            f"{place}: the {name} '{text}' is not {kind}",
             "correct it, or remove the line if this score does not exist",
             code="elsewhere.not_a_number",
         )
@@ -146,15 +147,9 @@ def _number(text: Any, name: str, place: str, *, whole: bool = False) -> float:
 def _folder_lines(argument: str) -> Iterator[Line]:
     """Yield the scores in the folders of a method, one for each seed."""
     name, _, pattern = argument.rpartition("=")
-    if name:
-        root = Path(pattern).anchor
-        found = Path(root).glob(pattern.removeprefix(root)) if pattern else iter(())
-        folders = sorted(path for path in found if path.is_dir())
-    else:
-        name, folders = (
-            Path(argument).resolve().name,
-            sorted(path for path in Path(argument).iterdir() if path.is_dir()),
-        )
+    name, pattern = (name, pattern) if name else (Path(argument).resolve().name, f"{escape(argument)}/*")
+    found = map(Path, glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern, and fails for some
+    folders = sorted(path for path in found if path.is_dir())
     owner: dict[int, Path] = {}
     read = False
     for folder in folders:
@@ -168,7 +163,7 @@ def _folder_lines(argument: str) -> Iterator[Line]:
                 raise CseError(f"'{other}' and '{folder}' both have seed {seed}", SEEDS, code="elsewhere.same_seed")
             yield from (line._replace(method=name, seed=seed) for line in lines)
     if not read:
-        where = f"the folders that match '{pattern}'" if folders else f"'{pattern or argument}': there are no folders"
+        where = f"the folders that match '{pattern}'" if folders else f"'{argument}': there are no folders"
         raise CseError(f"no results of mteb or sentence-transformers in {where}", SEEDS, code="elsewhere.no_results")
 
 
@@ -200,14 +195,15 @@ def _evaluator_lines(folder: Path) -> Iterator[Line]:
     for file in sorted(folder.rglob("*.csv")):
         for pattern, metric in EVALUATORS:
             if match := re.fullmatch(pattern, file.name):
-                rows = [row for row in csv.reader(file.read_text(encoding="utf-8").split("\n")) if row]
-                column = next((place for place, name in enumerate(rows[0]) if re.fullmatch(metric, name)), None)
-                if column is None or len(rows) == 1 or len(rows[-1]) != len(rows[0]):
+                text = file.read_text(encoding="utf-8", errors="replace")
+                heading, *rows = [row for row in csv.reader(text.split("\n")) if row] or [[]]
+                column = next((place for place, name in enumerate(heading) if re.fullmatch(metric, name)), None)
+                if column is None or not rows or len(rows[-1]) != len(heading):
                     raise CseError(
                         f"'{file}' has no complete line of scores", "evaluate again", code="elsewhere.damaged"
                     )
-                place = f"{file}, line {len(rows)}"
-                score = 100 * _number(rows[-1][column], rows[0][column], place)
+                place = f"{file}, line {len(rows) + 1}"
+                score = 100 * _number(rows[-1][column], heading[column], place)
                 yield Line("", 0, match[1] or file.stem, score, place, software="sentence-transformers")
 
 

@@ -20,7 +20,7 @@ from registry.papers import AVERAGE
 SETTINGS_SHOWN = 3
 """Number of changed settings that a label shows."""
 ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
-    "cse": lambda run: run.versions.cse,
+    "software": lambda run: f"cse {run.versions.cse}" if run.run_id else run.versions.cse,
     "python": lambda run: run.versions.python,
     "torch": lambda run: run.versions.torch,
     "transformers": lambda run: run.versions.transformers,

@@ -154,6 +154,15 @@ def test_other_versions_of_a_task_are_not_compared():
     assert "the seeds of b scored different data for STS12" in refused("compare", "a", "b").message
 
 
+def test_another_version_of_mteb_is_named(capsys):
+    for method, version in (("a", "2.26.24"), ("b", "2.27.0")):
+        mteb_result(f"{method}/1", "STS12", {"default": 0.7})
+        file = Path(method, "1", "results", "my__model", "no_revision_available", "STS12.json")
+        file.write_text(file.read_text(encoding="utf-8").replace("2.26.24", version), encoding="utf-8")
+    found = document(capsys, "a", "b")
+    assert found["circumstances"] == [{"key": "software", "values": ["mteb 2.26.24", "mteb 2.27.0"]}]
+
+
 def test_a_split_that_is_not_the_test_split_is_named(capsys):
     for method in ("a", "b"):
         mteb_result(f"{method}/1", "MSMARCO", {"default": 0.3}, split="dev")
@@ -226,7 +235,7 @@ def test_tables_of_two_versions_of_a_task_say_which(capsys):
         mteb_result(f"{method}/seed1", "STS12", {"default": 0.7}, revision=revision)
     _, out, _ = cse("leaderboard", "--results", "old", "--results", "new", "--json", capsys=capsys)
     headings = [table["heading"] for table in json.loads(out)["tables"]]
-    assert headings == [f". [STS12: STS12/test/default ({digest})]" for digest in ("a" * 8, "b" * 8)]
+    assert headings == [f"{Path.cwd().name} [STS12: STS12/test/default ({digest})]" for digest in ("a" * 8, "b" * 8)]
 
 
 def test_a_recipe_with_the_name_of_a_folder_stays_a_recipe(capsys):
@@ -267,6 +276,10 @@ def test_folders_that_cannot_be_compared_are_refused():
     mteb_result("b/more-seed1", "STS12", {"default": 0.7})
     assert "'b/more-seed1' and 'b/seed1' both have seed 1" in refused("compare", "b", "c").message
     mteb_result("c/seed1", "STS12", {})
+    evaluator_file("d/seed1", "similarity_evaluation_results.csv", "")
+    assert "similarity_evaluation_results.csv' has no complete line of scores" in refused("compare", "d", "e").message
+    for pattern in ("x=", "x=**z", "x=[z-a]"):
+        assert "no results of mteb or sentence-transformers in" in refused("compare", pattern, "e").message
     assert "STS12.json' is not a result of mteb 1.12 or later" in refused("compare", "c", "d").message
 
 
