@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from io import StringIO
 from types import SimpleNamespace
 
 import optuna
@@ -12,6 +13,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from cse_cli.core.console import Console
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import all_runs, read_run
@@ -52,6 +54,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 3, 9])
 def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
     asked, notes = config(tmp_path, trials=7), Notes()
+    notes.console = Console(file=StringIO())
 
     def score(job, tell):
         tell("warning", {"text": "slow disk"})
@@ -63,7 +66,8 @@ def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
     assert sorted(job.trial for job in engine.jobs) == list(range(7))
     assert (found[0].params, found[0].user_attrs["own"]) == ({"train.learning_rate": 3e-5}, True)
     assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
-    assert ("slow disk" if slots == 1 else "trial 0: slow disk") in notes.heard  # parallel runs name their trial
+    heard = [*notes.heard, *notes.console.file.getvalue().splitlines()]  # parallel runs name their trial
+    assert ("slow disk" if slots == 1 else "[trial 0] warning: slow disk") in heard
     assert drive(config(tmp_path))[1].ran == 0
     assert stored_config(load_study("search")).trials == 7
     assert drive(config(tmp_path, trials=9))[1].ran == 2
