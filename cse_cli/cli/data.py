@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cse_cli.cli.options import Plugin, Set, Unset
+from cse_cli.cli.options import AsJson, Plugin, Set, Unset
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
 SCHEMA_VERSION = 2
@@ -21,8 +21,6 @@ DOWNLOAD_EPILOG = (
     "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en --for studies/ifcl_queue_length  ·  "
     "cse data download bert-base-uncased --force  ·  cse data download hf:owner/name"
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
 def list_datasets(json_: AsJson = False) -> None:

@@ -15,6 +15,7 @@ import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from cse_cli.cli.options import AsJson
 from cse_cli.core.console import stdout_console, write_json
 from cse_cli.core.environment import differing_versions, environment
 from cse_cli.core.formatting import counted
@@ -47,7 +48,7 @@ class Check:
 
 def doctor(
     md: Annotated[bool, typer.Option("--md", help="Markdown, to paste into an issue.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Report versions, devices, runs, models and data. The exit code is 1 if a check fails."""
     checks, about = examine(), environment()

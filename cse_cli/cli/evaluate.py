@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.cli.options import Device, Plugin
+from cse_cli.cli.options import AsJson, Device, Plugin
 
 EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
@@ -70,7 +70,7 @@ def evaluate(
     device: Device = "auto",
     precision: Precision = "fp32",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Score encoders with the papers' protocols and compare them with reported results of the same encoder."""
     from dataclasses import asdict

@@ -73,4 +73,5 @@ Tag = Annotated[
     typer.Option(metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable.", **OUTPUT),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **OUTPUT)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.", **OUTPUT)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

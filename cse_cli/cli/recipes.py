@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.cli.options import SET, UNSET, Plugin
+from cse_cli.cli.options import SET, UNSET, AsJson, Plugin
 from cse_cli.recipe.completion import complete_anything, complete_kind, complete_recipe
 
 SHOW_EPILOG = (
@@ -36,7 +36,7 @@ def show(
         typer.Option("--unset", metavar="KEY", help=f"{UNSET} Implies --resolved."),
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Show a component's documentation, a recipe's text and its checks, or a data set's license and splits."""
     from cse_cli.core.console import write_json
@@ -86,7 +86,7 @@ def cite(
         ),
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Print BibTeX entries of cse, and of the methods, data and models of recipes and runs."""
     from cse_cli.core.console import write_json
@@ -108,13 +108,18 @@ def copy(
     recipe: Annotated[str, typer.Argument(help="Name or path of a recipe.", autocompletion=complete_recipe)],
     target: Annotated[Path, typer.Argument(help="New file, which ends in .toml.")],
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
+    json_: AsJson = False,
 ) -> None:
     """Copy a recipe, with everything it inherits, to a new file that you can edit."""
+    from cse_cli.core.console import write_json
     from cse_cli.recipe.copy import write_copy
 
     write_copy(recipe, target)
     sys.stderr.write(f"next: edit the file, then run  cse check {target}  and  cse run {target}\n")
-    sys.stdout.write(f"{target}\n")
+    if json_:
+        write_json({"path": str(target)})
+    else:
+        sys.stdout.write(f"{target}\n")
 
 
 SCHEMA_EPILOG = "Examples:  cse schema --output recipe.schema.json"
@@ -162,7 +167,7 @@ def list_(
         bool,
         typer.Option("--all", help="Load every recipe. Print what it needs, the row that it reproduces, and checks."),
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """List components, recipes and studies. With --all, list what each recipe needs to run on this machine."""
     from cse_cli.core.console import write_json

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.cli.options import Plugin
+from cse_cli.cli.options import AsJson, Plugin
 from cse_cli.core.formatting import counted
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
@@ -194,11 +194,17 @@ def report(
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Write a report on a run or a study: recipe, environment, scores, curves, figures and the command to reproduce it.
 
     The page is self-contained, so you can send it to others.
     """
     from cse_cli.analysis.report import write_report
+    from cse_cli.core.console import write_json
 
-    sys.stdout.write(f"{write_report(what, output, baseline, force=force)}\n")
+    path = write_report(what, output, baseline, force=force)
+    if json_:
+        write_json({"path": str(path)})
+    else:
+        sys.stdout.write(f"{path}\n")

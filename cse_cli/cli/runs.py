@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.cli.options import AsJson
 from registry.errors import CseError
 
 EPILOG = "Examples:  cse runs ls  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  cse runs rm 3f2a"
@@ -17,7 +18,6 @@ Run = Annotated[str, typer.Argument(help="ID or name of the run. A unique prefix
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN", help="IDs or names of the runs. Unique prefixes of the IDs are enough.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def ls(
@@ -36,7 +36,7 @@ def ls(
     ] = "started",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     trials: Annotated[bool, typer.Option("--trials", help="List the trials of searches, too.")] = False,
-    json_: Json = False,
+    json_: AsJson = False,
 ) -> None:
     """List runs, newest first, and each search in one line.
 
@@ -63,7 +63,7 @@ def ls(
 def show(
     run: Run,
     all_: Annotated[bool, typer.Option("--all", help="Add all curves, metrics, settings, identity and files.")] = False,
-    json_: Json = False,
+    json_: AsJson = False,
 ) -> None:
     """Show scores, curves of loss and scores, changed settings, warnings and the model of a run."""
     from cse_cli.runs.index import find_run
@@ -75,16 +75,21 @@ def show(
 def stop(
     runs: Runs,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return immediately.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Stop running runs on any machine that shares the state directory. You can resume them."""
+    from cse_cli.core.console import write_json
     from cse_cli.runs.stop import request_stop, wait_until_stopped
 
     requested = request_stop(runs)
-    if not no_wait:
-        wait_until_stopped(requested)
-        return
-    for run in requested:
-        sys.stdout.write(f"{run.about.short} {run.name}: requested to stop\n")
+    states = []
+    for run in requested if no_wait else wait_until_stopped(requested):
+        state = "requested to stop" if no_wait else run.state.lower()
+        states.append({"id": run.run_id, "name": run.name, "state": state})
+        if not json_:
+            sys.stdout.write(f"{run.about.short} {run.name}: {state}\n")
+    if json_:
+        write_json({"runs": states})
 
 
 def logs(
@@ -107,6 +112,7 @@ def rm(
     status: Annotated[str | None, typer.Option(help="All runs with this status, for example failed.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All runs and searches.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Delete runs with all their files and child runs, and searches with all their trials.
 
@@ -114,6 +120,7 @@ def rm(
     """
     from rich.filesize import decimal
 
+    from cse_cli.core.console import write_json
     from cse_cli.core.formatting import counted
     from cse_cli.runs.listing import select_runs
     from cse_cli.runs.removal import find_removable, remove
@@ -124,6 +131,8 @@ def rm(
     found = find_removable(runs or [run.run_id for run in select_runs(recipe=recipe, status=status)])
     if not found:
         sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
+        if json_:
+            write_json({"removed": [], "freed_bytes": 0})
         return
     for run in found:
         sys.stderr.write(f"{run.about.short} {run.name} {run.state}\n")
@@ -135,7 +144,10 @@ def rm(
     if not yes and not typer.confirm(question, err=True):
         raise typer.Exit(1)
     freed = remove(found)
-    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
+    if json_:
+        write_json({"removed": [run.run_id for run in found], "freed_bytes": freed})
+    else:
+        sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
     sys.stderr.write("Copies in MLflow and other trackers still exist. Delete them in the tracker.\n")
 
 
@@ -149,31 +161,42 @@ def export(
         bool, typer.Option("--small", help="Omit figures and the scores of each pair, which `cse compare` resamples.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing archive.")] = False,
+    json_: AsJson = False,
 ) -> None:
     """Write finished runs, without weights, to an archive that another state directory can import."""
     from rich.filesize import decimal
 
+    from cse_cli.core.console import write_json
     from cse_cli.core.formatting import counted
     from cse_cli.runs.exchange import export_runs, find_exportable
 
     if file.exists() and not force:
         raise CseError(f"{file} exists", "add --force to overwrite it, or choose another file", code="runs.file_exists")
     found, skipped = find_exportable(run or (), study or ())
-    sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(export_runs(found, file, small=small))}\n")
+    size = export_runs(found, file, small=small)
+    if json_:
+        write_json({"path": str(file), "runs": len(found), "skipped": skipped, "bytes": size})
+    else:
+        sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(size)}\n")
     if skipped:
         sys.stderr.write(f"{counted(skipped, 'run')} skipped: not finished, or without a readable result\n")
 
 
 def import_(
     file: Annotated[Path, typer.Argument(help="Archive from `cse runs export`.", dir_okay=False)],
+    json_: AsJson = False,
 ) -> None:
     """Import the runs of an archive. Runs that already exist are skipped."""
+    from cse_cli.core.console import write_json
     from cse_cli.core.formatting import counted
     from cse_cli.core.paths import require_home
     from cse_cli.runs.exchange import import_runs
 
     require_home()
     new, known = import_runs(file)
+    if json_:
+        write_json({"imported": new, "skipped": known})
+        return
     sys.stdout.write(f"{counted(new, 'run')} imported{f', {known} skipped (already exist)' if known else ''}\n")
 
 

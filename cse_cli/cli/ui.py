@@ -6,15 +6,17 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.cli.options import AsJson
+
 SYNC_EPILOG = "Examples:  cse runs sync  ·  MLFLOW_TRACKING_URI=http://server:5000 cse runs sync"
 UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 
-def sync() -> None:
+def sync(json_: AsJson = False) -> None:
     """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely."""
     from cse_cli.mirrors import ui as mirrors
 
-    mirrors.sync()
+    mirrors.sync(json_=json_)
 
 
 def ui(

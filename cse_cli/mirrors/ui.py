@@ -13,8 +13,9 @@ import time
 from contextlib import suppress
 from importlib.metadata import distributions
 from tempfile import TemporaryFile
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
+from cse_cli.core.console import write_json
 from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
 from cse_cli.core.processes import end_with_parent
@@ -31,8 +32,18 @@ _REMOVED_VARIABLES = (
 )
 
 
-def sync() -> None:
-    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely.
+class Sent(NamedTuple):
+    """Number of runs that one mirror was sent, and those that it was not."""
+
+    mirror: str
+    sent: int
+    """Number of runs."""
+    failed: dict[str, str]
+    """ID of a run whose events were not all sent → reason."""
+
+
+def sync(*, json_: bool = False) -> None:
+    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely, and print what was sent.
 
     Raises:
         CseError: If CSE_MIRRORS selects no mirror.
@@ -41,19 +52,23 @@ def sync() -> None:
     names = configured()
     if not names:
         raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
-    if failed := [name for name in names if not _send(name, sys.stdout)]:
+    found = [_send(name, None if json_ else sys.stdout) for name in names]
+    if json_:
+        write_json({"mirrors": [one._asdict() for one in found]})
+    if failed := [one.mirror for one in found if one.failed]:
         problem = f"some events were not sent to {' and '.join(failed)}"
         raise TrackingError(problem, "fix the cause above, then run `cse runs sync` again", code="mirrors.not_sent")
 
 
-def _send(name: str, out: TextIO) -> bool:
-    """Send the missing runs, report their number, and return whether all were sent."""
+def _send(name: str, out: TextIO | None) -> Sent:
+    """Send the missing runs, and print which were not sent and how many were."""
     found = list(send_missing(load(name)))
-    failed = [(about, error) for about, error in found if error is not None]
-    for about, error in failed:
-        out.write(f"{about.short} ({about.name}): {reason(error)}\n")
-    out.write(f"{name}: {counted(len(found) - len(failed), 'run')} sent\n" if found else f"{name}: up to date\n")
-    return not failed
+    failed = [(about, reason(error)) for about, error in found if error is not None]
+    sent = len(found) - len(failed)
+    if out is not None:
+        out.writelines(f"{about.short} ({about.name}): {why}\n" for about, why in failed)
+        out.write(f"{name}: {counted(sent, 'run')} sent\n" if found else f"{name}: up to date\n")
+    return Sent(name, sent, {about.run_id: why for about, why in failed})
 
 
 def serve(port: int | None, *, browser: bool) -> None:

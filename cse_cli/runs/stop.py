@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import request_end
@@ -29,14 +29,15 @@ def request_stop(names: Sequence[str]) -> list[RecordedRun]:
     return list(found.values())
 
 
-def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_SECONDS) -> None:
-    """Wait up to `seconds` until runs have ended, and print how each ended. The request stays if they have not."""
+def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_SECONDS) -> Iterator[RecordedRun]:
+    """Wait up to `seconds` until runs have ended, and yield each when it has. The request stays if they have not."""
     waiting, last = list(requested), time.monotonic() + seconds
     sys.stderr.write(f"waiting up to {seconds:.0f} s\n")
     while True:
-        for run in [run for run in waiting if read_run(run.run_id).state != "RUNNING"]:
-            waiting.remove(run)
-            sys.stdout.write(f"{run.about.short} {run.name}: {read_run(run.run_id).state.lower()}\n")
+        for run in [*waiting]:
+            if (now := read_run(run.run_id)).state != "RUNNING":
+                waiting.remove(run)
+                yield now
         if not waiting:
             return
         if time.monotonic() > last:
