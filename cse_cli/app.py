@@ -11,7 +11,7 @@ from typing import Annotated, Any, Never
 import typer
 
 from cse_cli._version import __version__
-from cse_cli.cli import data, doctor, evaluate, push, recipes, reproduce, results, runs, tune, ui
+from cse_cli.cli import adapt, data, doctor, evaluate, push, recipes, reproduce, results, runs, tune, ui
 from cse_cli.cli import run as run_command
 from cse_cli.core.console import make_usable
 
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("adapt", epilog=adapt.EPILOG)(adapt.adapt)
 app.command("check", epilog=data.CHECK_RECIPES_EPILOG)(data.check_recipes)
 app.command("cite", epilog=recipes.CITE_EPILOG)(recipes.cite)
 app.command("compare", epilog=results.COMPARE_EPILOG)(results.compare)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Kana and Chinese characters. Sentences in these scripts have no spaces, so that each character is a word."""
@@ -30,3 +35,28 @@ def word_overlap(first: str, second: str) -> float:
     """
     a, b = set(words(first)), set(words(second))
     return len(a & b) / math.sqrt(len(a) * len(b)) if a and b else 0.0
+
+
+def bm25(queries: Sequence[str], documents: Sequence[str]) -> Iterator[NDArray[np.float64]]:
+    """Yield the Okapi BM25 score of every document for each query, with k₁ = 1.2 and b = 0.75.
+
+    Σ_w log(1 + (n − n_w + ½)/(n_w + ½)) · f·(k₁ + 1) / (f + k₁·(1 − b + b·|d|/|d̄|)) over the distinct `words` w of the
+    query, where f is the frequency of w in the document d, n the number of documents and n_w those with w.
+
+    Source: Robertson and Zaragoza 2009, *The Probabilistic Relevance Framework: BM25 and Beyond*, section 3.5, with
+    the positive logarithm of Lucene.
+    """
+    counted = [Counter(words(document)) for document in documents]
+    lengths = np.array([count.total() for count in counted], dtype=float)
+    scale = 1.2 * (0.25 + 0.75 * lengths / max(lengths.mean(), 1))
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for place, count in enumerate(counted):
+        for word, times in count.items():
+            found[word].append((place, times))
+    for query in queries:
+        scores = np.zeros(len(documents))
+        for word in set(words(query)) & found.keys():
+            places, times = np.array(found[word]).T
+            rarity = math.log1p((len(documents) - len(places) + 0.5) / (len(places) + 0.5))
+            scores[places] += rarity * 2.2 * times / (times + scale[places])
+        yield scores

@@ -333,13 +333,14 @@ def run_studies(request: RunRequest) -> int:
 def _run_stages(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
     """Run the trials of a study, and then its rows with the chosen settings."""
     if plan.tuning is None:
-        return _run_study(plan, request)
-    trials = _run_study(plan.tuning.plan, request, "trial")
-    rows = _run_study(plan_study(plan.name, request, undecided=False), request)
+        return run_study(plan, request)
+    trials = run_study(plan.tuning.plan, request, "trial")
+    rows = run_study(plan_study(plan.name, request, undecided=False), request)
     return replace(rows, trials=trials)
 
 
-def _run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:
+def run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:
+    """Execute the runs of a plan that are not finished, and return all results and failures."""
     runs = {run.task: run for run in plan.open}
     with RunsScreen(several=True, command=request.command, quiet=request.quiet) as screen:
         for line in plan_lines(plan, cells):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +15,7 @@ from registry.encoders.export import drafted, write_own, write_weights
 from registry.errors import CseError
 from registry.resources import catalog
 from registry.tokens import Encoded, Tokens
-from registry.types import Encode, Encoder, Resource
+from registry.types import Encode, Encoder, FileName, Resource
 
 TARGET = "target"
 """Value of `fit_on` for the sentences of the evaluator."""
@@ -36,14 +36,16 @@ class Adjusted(Encoder):
     Args:
         of: Encoder whose embeddings are adjusted. The recipe declares it before this one.
         fit_on: Data set of the catalog, or "target": all sentences of each evaluator's own data set, test split
-            included, without labels.
+            included, without labels. Alternative to `file`.
         split: Split of the data set.
-        columns: Columns of the data set that contain sentences.
+        file: Your own table of sentences: a .tsv, .csv, .jsonl or .parquet file with named columns.
+        columns: Columns that contain sentences.
         limit: Maximum number of sentences. Default: all.
 
     Raises:
         UnknownNameError: If the data set, split or column does not exist.
-        MissingError: If the data set is not on this machine and cannot be downloaded.
+        MissingError: If the data set is not on this machine and cannot be downloaded, or the file does not exist.
+        CseError: Unless exactly one of `fit_on` and `file` is given.
     """
 
     stateful: ClassVar[bool] = False  # a checkpoint contains the other encoder under its own name
@@ -55,15 +57,22 @@ class Adjusted(Encoder):
         self,
         *,
         of: Encoder,
-        fit_on: Annotated[str, Resource("dataset", evaluated=TARGET)],
+        fit_on: Annotated[str, Resource("dataset", evaluated=TARGET)] | None = None,
         split: str = "train",
+        file: FileName | None = None,
         columns: list[str] = ["text"],  # noqa: B006 - a declaration, never changed
         limit: Annotated[int, Field(ge=2)] | None = None,
     ) -> None:
         super().__init__()
-        self.of, self.fit_on, self.split, self.columns, self.limit = of, fit_on, split, columns, limit
-        if fit_on != TARGET:
+        if (fit_on is None) == (file is None):
+            found = "neither `fit_on` nor `file`" if file is None else f"both fit_on '{fit_on}' and file '{file}'"
+            action = f'set either `fit_on`, a data set or "{TARGET}", or `file`'
+            raise CseError(f"{self.method}: {found}", action, code="encoders.fit_on_or_file")
+        self.of, self.fit_on, self.split, self.file, self.columns, self.limit = of, fit_on, split, file, columns, limit
+        if fit_on is not None and fit_on != TARGET:
             catalog.locate(fit_on, split).require(columns)
+        elif file is not None:
+            catalog.own_source(file, columns).require(columns)
         self.fits = "each" if fit_on == TARGET else "once"
         self.dim, self.width, self.max_length, self.vocabulary = of.dim, of.width, of.max_length, of.vocabulary
         self.augment_at, self.memory = of.augment_at, of.memory
@@ -76,7 +85,9 @@ class Adjusted(Encoder):
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest of the corpus, or nothing for an evaluator's own sentences."""
-        if self.fit_on == TARGET:
+        if self.file is not None:
+            return {self.file: f"{catalog.ROWS}{catalog.own_source(self.file, self.columns).digest}"}
+        if self.fit_on is None or self.fit_on == TARGET:
             return {}
         return {f"{self.fit_on}/{self.split}": catalog.fingerprint(self.fit_on, self.split)}
 
@@ -138,15 +149,17 @@ class Adjusted(Encoder):
             self._fitting = False
         if not self.fitted:
             raise CseError(
-                f"encoder '{self.method}' needs at least two sentences to fit, but '{self.fit_on}' has fewer",
-                "use a larger data set in fit_on, or a higher limit",
+                f"encoder '{self.method}' needs at least two sentences, and '{self.fit_on or self.file}' has fewer",
+                "use a larger data set or file, or a higher limit",
                 code="encoders.too_few_sentences",
             )
 
     def _vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
         """Yield the (n, D) embeddings of the first `limit` sentences in order, n ≤ `CHUNK`."""
         every: Iterable[str] = target
-        if self.fit_on != TARGET:
+        if self.file is not None:
+            every = chain.from_iterable(catalog.own_source(self.file, self.columns).read(self.columns))
+        elif self.fit_on is not None and self.fit_on != TARGET:
             rows = catalog.open_text(self.fit_on, self.split)
             every = (row[column] for row in rows for column in self.columns)
         sentences = islice(every, self.limit)
@@ -177,7 +190,7 @@ class Adjusted(Encoder):
                 "Adjusted to the sentences of the last evaluator. The run fitted a separate adjustment for each "
                 "evaluator, so this model reproduces the scores of that data set only."
             )
-        return f"Adjusted to unlabeled sentences of '{self.fit_on}'."
+        return f"Adjusted to unlabeled sentences of '{self.fit_on or self.file}'."
 
     @property
     def fitted(self) -> bool:

@@ -16,6 +16,7 @@ from registry import ENCODERS
 from registry.encoders.adjusted import BASE, Adjusted, Vectors
 from registry.encoders.export import SETTINGS, append_dense
 from registry.errors import CseError, RunFailedError
+from registry.masking import Share
 from registry.types import Tune
 
 
@@ -87,9 +88,10 @@ class LinearAdjustment(Adjusted):
 class Whitening(LinearAdjustment):
     """Transform another encoder's embeddings to mean 0 and covariance I, and keep the k directions of most variance.
 
-    x' = (x − μ)·W[:, :k], W = U·diag(1/√s), where μ and C = U·diag(s)·Uᵀ are mean and covariance (divisor n − 1) of the
-    embeddings of unlabeled sentences, accumulated in double precision for a corpus of any size. Embeddings are not
-    normalized, because cosines do this. An export is the other encoder with one more dense layer.
+    x' = (x − β·μ)·W[:, :k], W = U·diag(s)^(−γ/2), where μ and C = U·diag(s)·Uᵀ are mean and covariance (divisor n − 1)
+    of the embeddings of unlabeled sentences, accumulated in double precision for a corpus of any size. β is `center`
+    and γ is `strength`: 1 and 1 whiten, 0 and 0 change no cosine. Embeddings are not normalized, because cosines do
+    this. An export is the other encoder with one more dense layer.
 
     Shapes: (B, D) → (B, k).
 
@@ -101,6 +103,8 @@ class Whitening(LinearAdjustment):
         k: Number of directions. Default: all.
         eps: Minimum variance of a direction, as a fraction of the largest variance. Smaller variances are raised to it,
             which avoids a division by zero. 0 is the published method.
+        center: Share β of the mean that is subtracted. Default: 1.
+        strength: Share γ of the whitening: a variance s becomes s^(1 − γ). Default: 1.
 
     Example:
         [encoders.white]
@@ -116,14 +120,19 @@ class Whitening(LinearAdjustment):
         self,
         k: Annotated[int, Field(ge=1), Tune(64, 768, step=64)] | None = None,
         eps: Annotated[float, Field(ge=0, lt=1), Tune(1e-8, 1e-2, log=True)] = 1e-6,
+        center: Share | None = None,
+        strength: Share | None = None,
         **fitted_to: Any,
     ) -> None:
         super().__init__(**fitted_to)
         self.k, self.eps = k, eps
+        self.center = 1.0 if center is None else center
+        self.strength = 1.0 if strength is None else strength
 
     def linear(self, moments: Moments) -> tuple[Tensor, Tensor]:
         """Return weight and bias of the whitening."""
-        return whitening(moments.mean, moments.covariance(), self.k or len(moments.mean), self.eps)
+        mean, k = self.center * moments.mean, self.k or len(moments.mean)
+        return whitening(mean, moments.covariance(), k, self.eps, self.strength)
 
     def check(self, vectors: Tensor) -> None:
         """Check a chunk of embeddings.
@@ -141,7 +150,7 @@ class Whitening(LinearAdjustment):
         super().check(vectors)
 
 
-def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Tensor, Tensor]:
+def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float, strength: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return weight (k, D) and bias (k,) of x' = weight·x + bias.
 
     Raises:
@@ -155,7 +164,7 @@ def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Ten
             f"fit on more than {len(mean)} sentences, or set eps = 1e-6",
             code="encoders.no_variance",
         )
-    weight = (directions[:, :k] / variances.sqrt()).T.contiguous()
+    weight = (directions[:, :k] / variances ** (strength / 2)).T.contiguous()
     return weight, -weight @ mean
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from registry.resources import catalog
 from registry.resources.catalog import Pair, PairFile
 from registry.resources.rows import Column
 from registry.types import DatasetName, Encode, FileName
+from registry.words import bm25
 
 KS = (1, 5, 10)
 
@@ -74,6 +77,7 @@ class RetrievalAtK(PairEvaluator):
         self.dataset = dataset or ""
         self.split = split
         self.min_score = min_score
+        self._first: list[float] = []
         self.columns = [Column("query_column", query_column), Column("positive_column", positive_column)]
         if min_score is not None:
             self.columns.append(Column("score_column", score_column))
@@ -86,16 +90,22 @@ class RetrievalAtK(PairEvaluator):
         """Return the recall for each k, and the mean reciprocal rank."""
         asked = self._questions()
         queries, candidates = encode(asked.queries, "query"), encode(asked.candidates, "document")
-        at = {text: place for place, text in enumerate(asked.candidates)}
-        own = [(at.get(query), answers) for query, answers in zip(asked.queries, asked.right, strict=True)]
-        # For each query, the candidate with the same text unless it is a right answer.
-        hidden = [[] if place is None or place in answers else [place] for place, answers in own]
-        found = ranks(queries, candidates, asked.right, hidden)
-        recalls = {
-            f"recall_at_{k}": 100 * sum(sum(rank <= k for rank in each) / len(each) for each in found) / len(found)
-            for k in KS
-        }
-        return {**recalls, "mrr": 100 * sum(1 / each[0] for each in found) / len(found)}
+        found = ranks(queries, candidates, asked.right, asked.hidden)
+        self._first = [1 / each[0] for each in found]
+        return _metrics(found)
+
+    def series(self) -> Mapping[str, Sequence[float]]:
+        """Return "reciprocal_rank", of the first right answer of each query."""
+        return {"reciprocal_rank": self._first} if self._first else {}
+
+    def word_overlap(self) -> dict[str, float]:
+        """Return the metrics with `registry.words.bm25` instead of the cosine. Ties go against it."""
+        asked, found = self._questions(), []
+        for scores, right, hidden in zip(bm25(asked.queries, asked.candidates), asked.right, asked.hidden, strict=True):
+            answers = np.sort(scores[right])[::-1]
+            wrong = np.delete(scores, [*right, *hidden])
+            found.append([place + int((wrong >= answer).sum()) for place, answer in enumerate(answers, start=1)])
+        return _metrics(found)
 
     def texts(self) -> list[str]:
         """Return every distinct sentence of the pairs."""
@@ -147,6 +157,22 @@ class Questions:
     queries: list[str]
     candidates: list[str]
     right: list[list[int]]
+
+    @cached_property
+    def hidden(self) -> list[list[int]]:
+        """For each query, the candidate with the same text unless it is a right answer."""
+        at = {text: place for place, text in enumerate(self.candidates)}
+        own = [(at.get(query), answers) for query, answers in zip(self.queries, self.right, strict=True)]
+        return [[] if place is None or place in answers else [place] for place, answers in own]
+
+
+def _metrics(found: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Return the metrics of the ranks of each query's right answers."""
+    recalls = {
+        f"recall_at_{k}": 100 * sum(sum(rank <= k for rank in each) / len(each) for each in found) / len(found)
+        for k in KS
+    }
+    return {**recalls, "mrr": 100 * sum(1 / each[0] for each in found) / len(found)}
 
 
 TIE = 1e-6

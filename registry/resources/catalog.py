@@ -752,12 +752,17 @@ def require_one(owner: str, dataset: str | None, file: str | None) -> None:
         )
 
 
+def own_source(file: str, columns: Sequence[str]) -> Source:
+    """Return the rows of a table of the user, as text."""
+    return Source(tuple(columns), (_own_file(file),))
+
+
 def _own_file(file: str) -> Table:
     action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
-    found = require_own_file(file, "pair file", action)
+    found = require_own_file(file, "table", action)
     if not names_a_file(found.name) or File(found).format == ".txt":
         raise CseError(
-            f"{found}: cannot read a table of pairs from '{found.name}'",
+            f"{found}: cannot read a table from '{found.name}'",
             f"use the suffix of its format: {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet",
             code="data.unsupported_format",
         )

@@ -1,0 +1,1 @@
+"""Races of recipes on a corpus without labels, and verdicts about them: `cse adapt`."""

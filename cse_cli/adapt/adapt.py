@@ -1,0 +1,181 @@
+"""`cse adapt`: a race of a few recipes on a corpus without labels, and a verdict on whether one of them helps."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from cse_cli.adapt.corpus import Corpus, divide, read_documents
+from cse_cli.adapt.judge import MARGIN, Difference, differences, find_judges, verdict
+from cse_cli.adapt.study import (
+    RACE,
+    RATES,
+    SEEDS,
+    TRAINED,
+    UNCHANGED,
+    VERDICT,
+    write_race,
+    write_tables,
+    write_verdict,
+)
+from cse_cli.adapt.view import draw, print_answer
+from cse_cli.core.console import Screen, write_json
+from cse_cli.core.formatting import duration, to_toml
+from cse_cli.jobs.launch import run_study
+from cse_cli.jobs.plan import measure
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.study import plan_study
+from cse_cli.recipe.cells import cells
+from cse_cli.recipe.study import load_study
+from cse_cli.runs.record import MODEL, folder_of
+from registry.errors import CseError
+from registry.resources import catalog
+from registry.resources.models import load_tokenizer
+
+ASKED = "adapt.toml"
+FEWEST, MOST = 10, 300
+"""Steps of each training. With fewer, nothing changes. 300 steps read 5,000 documents four times."""
+PLANNED = 0.8
+"""Share of the time that is planned. The rest is for what is not measured: the start, saving, and the table."""
+UNKNOWN = 0.05
+"""Share of unknown tokens above which a tokenizer was probably made for another language."""
+
+
+def adapt(
+    corpus: Path,
+    model: str,
+    pooling: str | None,
+    *,
+    minutes: float,
+    out: Path | None,
+    judge: Path | None,
+    request: RunRequest,
+) -> None:
+    """Find out whether a recipe without labels helps a model on a corpus, and write the model if one does.
+
+    The output directory has two studies. The same command continues after an interruption.
+
+    Args:
+        corpus: See `read_documents`.
+        model: Directory, name in $CSE_MODELS or Hub ID.
+        pooling: Pooling of the model. Default: its own.
+        minutes: Time for everything, which sets the number of training steps.
+        out: Output directory. Default: adapt-NAME in the current directory.
+        judge: Table with labels. They neither train nor choose.
+        request: Device, parallel runs and output.
+
+    Raises:
+        CseError: If the corpus has too few or too short documents, the model is not a transformer with a pooling, or
+            the output directory has other arguments.
+    """
+    began = time.monotonic()
+    folder = (Path(f"adapt-{corpus.stem}") if out is None else out).absolute()
+    documents = read_documents(corpus)
+    known = [pair for split in ("dev", "test") for pair in catalog.read_pairs("stsb_open", split)]
+    evaluated = frozenset(" ".join(text.split()) for pair in known for text in (pair.first, pair.second))
+    divided = divide(documents, str(corpus), evaluated)
+    asked = {
+        "corpus": str(corpus.absolute()),
+        "sha256": hashlib.sha256("\0".join(one.text for one in documents).encode()).hexdigest(),
+        "model": model,
+        "minutes": minutes,
+        **({} if pooling is None else {"pooling": pooling}),
+        **({} if judge is None else {"judge": str(judge.absolute())}),
+    }
+    with Screen(quiet=request.quiet) as screen:
+        for line in (*divided.notes, *_unknown_tokens(divided, model)):
+            screen.warned(line)
+        judges = _prepare(folder, asked, divided, judge, request, screen)
+    race = run_study(plan_study(str(folder / RACE), request), request)
+    scores = {cell.row: runs[0].scores for cell in race.plan.cells if (runs := race.results[cell.hash])}
+    for error in race.failures.values():
+        if UNCHANGED not in scores:
+            raise error
+    least = scores[UNCHANGED]["kept_dev"]["spearman"] - MARGIN
+    dev = {row: of["dev"]["mrr"] for row, of in scores.items() if of["kept_dev"]["spearman"] >= least}
+    chosen = max(dev, key=lambda row: dev[row])  # the first of equal ones
+    found, words = dict[str, Difference](), dict[str, float]()
+    word, sentence = "undecided", "Nothing found beats the unchanged model: no candidate is better on dev documents."
+    if chosen != UNCHANGED:
+        write_verdict(folder, chosen, judges)
+        results = []
+        for row in (UNCHANGED, chosen):  # without training, one seed is enough
+            only = replace(request, rows=[row], seed=None if row in TRAINED else SEEDS[0])
+            outcome = run_study(plan_study(str(folder / VERDICT), only), only)
+            for error in outcome.failures.values():
+                raise error
+            results.append(outcome.results[outcome.plan.cells[0].hash])
+        unchanged, candidate = results
+        found = differences(unchanged, candidate)
+        words = {name: of["mrr"] for name, of in unchanged[0].word_overlap.items() if name in found and "mrr" in of}
+        word, sentence = verdict(found, chosen)
+        draw(found, f"{model}, {chosen}", folder)
+        if word == "better":
+            shutil.copytree(folder_of(candidate[0].run_id or "") / MODEL, folder / MODEL, dirs_exist_ok=True)
+    if request.as_json:
+        write_json({
+            "verdict": word, "sentence": sentence, "chosen": chosen, "dev": dev,
+            "differences": {name: asdict(one) for name, one in found.items()}, "bm25": words,
+            "model": str(folder / MODEL) if word == "better" else None, "seconds": time.monotonic() - began,
+        })  # fmt: skip
+    else:
+        print_answer(scores, found, words, sentence)
+        kept = f"model, recipes, studies and figure in {folder}" if found else f"recipes in {folder}"
+        screen.advise([f"{duration(time.monotonic() - began)} · {kept}"])
+
+
+def _unknown_tokens(corpus: Corpus, model: str) -> list[str]:
+    tokenizer = load_tokenizer(model)
+    if tokenizer.unk_token_id is None:
+        return []
+    ids = [token for one in corpus.test for token in tokenizer(one.text, add_special_tokens=False)["input_ids"]]
+    share = ids.count(tokenizer.unk_token_id) / max(1, len(ids))
+    about = f"{share:.0%} of the tokens are unknown to the tokenizer of {model}. Does it have this language?"
+    return [about] if share > UNKNOWN else []
+
+
+def _prepare(
+    folder: Path,
+    asked: Mapping[str, Any],
+    corpus: Corpus,
+    judge: Path | None,
+    request: RunRequest,
+    screen: Screen,
+) -> dict[str, dict[str, Any]]:
+    """Write the race, with the number of steps for the time, unless an earlier command has. Return the judges."""
+    before = tomllib.loads(file.read_text(encoding="utf-8")) if (file := folder / ASKED).is_file() else asked
+    if changed := [key for key in {**before, **asked} if before.get(key) != asked.get(key)]:
+        raise CseError(
+            f"{folder} has the result for another {' and '.join(changed)}",
+            "choose another directory with --out, or delete this one",
+            code="adapt.other_arguments",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    judges = find_judges(folder, corpus, judge)
+    if file.is_file():
+        return judges
+    model, pooling = asked["model"], asked.get("pooling")
+    screen.preparing(f"measuring {model}")
+    write_tables(folder, corpus)
+    write_race(folder, model, pooling, FEWEST)
+    write_verdict(folder, TRAINED[0], judges)
+    recipe = cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe
+    measured = measure(recipe, SEEDS[0], request.device)
+    trainings = len(RATES) + len(SEEDS)
+    scoring = (2 + trainings) * measured.dev + (1 + len(SEEDS)) * measured.evaluation
+    steps = min(MOST, int((PLANNED * 60 * asked["minutes"] - scoring) / trainings / measured.step))
+    steps = steps if steps >= FEWEST else 0
+    write_race(folder, model, pooling, steps)
+    file.write_text(to_toml(asked), encoding="utf-8")
+    training = f"{trainings} trainings of {steps} steps" if steps else "no time to train, only to whiten"
+    screen.write(
+        f"{len(corpus.train):,} documents train, {len(corpus.dev)} choose, {len(corpus.test)} judge · {training} · "
+        f"about {duration(scoring + trainings * steps * measured.step)}"
+    )
+    return judges

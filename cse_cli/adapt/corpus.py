@@ -1,0 +1,187 @@
+"""Documents of a corpus: read, checked, divided into training, dev and test, and written as tables of pairs."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cse_cli.core.formatting import counted
+from registry.errors import CseError, MissingError
+from registry.resources import catalog
+
+LEAST = 200
+"""Minimum number of documents with `PASSAGES` passages. Half of the held-out ones judge."""
+PASSAGE = 10
+"""Words of a passage: the length of a typical query."""
+PASSAGES = 3
+"""Minimum length of a document, in passages. Shorter texts do not show what helps a search."""
+LONGEST = 96
+"""Words of a document that are searched, and twice the words of a half."""
+TEST, DEV = 500, 300
+"""Maximum number of documents that judge, and that choose."""
+TITLE = 20
+"""Maximum number of words of a title."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document, with the title and the label that the corpus gives it, or ""."""
+
+    text: str
+    title: str = ""
+    label: str = ""
+
+    @property
+    def pieces(self) -> list[str]:
+        """Words, or the characters of a text without spaces."""
+        words = self.text.split()
+        return words if len(self.text) < 15 * len(words) else list(self.text)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the document has enough words to be searched by one of its passages."""
+        return len(self.pieces) >= PASSAGES * PASSAGE
+
+    def passage(self, rng: random.Random) -> tuple[str, str]:
+        """Return a random passage, and the document without it."""
+        pieces = self.pieces
+        joint = " " if " " in self.text else ""
+        start = rng.randrange(len(pieces) - PASSAGE + 1)
+        rest = [*pieces[:start], *pieces[start + PASSAGE :]]
+        return joint.join(pieces[start : start + PASSAGE]), joint.join(rest[:LONGEST])
+
+    @property
+    def start(self) -> str:
+        """The first words of the document."""
+        return (" " if " " in self.text else "").join(self.pieces[:LONGEST])
+
+    def halves(self) -> tuple[str, str]:
+        """Return the first words of both halves, which are divided at the end of a sentence if one is near."""
+        pieces = self.pieces
+        joint, half = " " if " " in self.text else "", LONGEST // 2
+        quarter, middle = len(pieces) // 4, len(pieces) // 2
+        ends = [at for at in range(quarter, len(pieces) - quarter) if pieces[at - 1][-1] in ".!?;。！？；"]
+        cut = min(ends, key=lambda at: abs(at - middle), default=middle)
+        return joint.join(pieces[:cut][:half]), joint.join(pieces[cut:][:half])
+
+
+def read_documents(path: Path) -> list[Document]:
+    """Read a corpus.
+
+    A directory has one document in each .txt file, with the name of the directory that contains it as label. A .jsonl
+    file has one in each line: `text`, and optionally `title` and `label`. In another file, blank lines divide
+    documents. Without blank lines, each line is one. The first line is the title if it is short, does not end like a
+    sentence and is not the only one.
+
+    Raises:
+        MissingError: If the path does not exist.
+        CseError: If a file is not UTF-8, or a line is not a JSON object with a text.
+    """
+    if not path.exists():
+        raise MissingError(
+            f"no file or directory '{path}'{catalog.similar_files(str(path))}",
+            "give a text file, a .jsonl file or a directory of .txt files",
+            code="adapt.no_corpus",
+        )
+    if path.is_dir():
+        files = sorted(path.rglob("*.txt"))
+        return [_titled(_read(file), file.parent.name if file.parent != path else "") for file in files]
+    text = _read(path)
+    if path.suffix == ".jsonl":
+        return list(_parse(path, text.splitlines()))
+    parts = re.split(r"\n(?:[ \t]*\n)+", text.strip())
+    return [_titled(part) for part in parts] if len(parts) > 1 else [Document(line) for line in text.splitlines()]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        action = "convert it: iconv -f LATIN1 -t UTF-8"
+        raise CseError(f"{path}: byte {error.start} is not UTF-8 text", action, code="adapt.not_text") from None
+
+
+def _titled(text: str, label: str = "") -> Document:
+    text = text.strip()
+    first, _, rest = text.partition("\n")
+    if rest.strip() and len(first.split()) <= TITLE and first.rstrip()[-1:] not in ".!?;,":
+        return Document(rest, first.strip(), label)
+    return Document(text, "", label)
+
+
+def _parse(path: Path, lines: Iterable[str]) -> Iterator[Document]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line) if line.strip() else {"text": ""}
+        except ValueError:
+            row = None
+        if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
+            action = 'write one object in each line: {"text": "…", "title": "…"}'
+            raise CseError(f"{path}:{number}: not a JSON object with a `text`", action, code="adapt.not_a_document")
+        yield Document(row["text"], str(row.get("title") or ""), str(row.get("label") or ""))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents of a corpus for each purpose.
+
+    Args:
+        notes: What is unusual about the corpus.
+    """
+
+    train: Sequence[Document]
+    dev: Sequence[Document]
+    test: Sequence[Document]
+    notes: Sequence[str]
+
+
+def divide(found: Sequence[Document], name: str, evaluated: frozenset[str]) -> Corpus:
+    """Remove repetitions and evaluation sentences, and divide the documents. The same corpus is divided equally.
+
+    Args:
+        found: Documents.
+        name: Name for messages.
+        evaluated: Sentences of the evaluation data.
+
+    Raises:
+        CseError: If fewer than `LEAST` documents are long enough.
+    """
+    clean = [Document(" ".join(one.text.split()), " ".join(one.title.split()), one.label) for one in found]
+    kept = {one.text: one for one in reversed(clean) if one.text and one.text not in evaluated}
+    long = [one for one in kept.values() if one.is_long]
+    notes = []
+    if blank := sum(not one.text for one in clean):
+        notes.append(f"{counted(blank, 'document')} without text removed")
+    if leaked := sum(one.text in evaluated for one in clean):
+        notes.append(f"{counted(leaked, 'sentence')} of the evaluation data removed")
+    if repeated := len(clean) - blank - leaked - len(kept):
+        notes.append(f"{counted(repeated, 'repeated document')} removed")
+    if len(kept) < LEAST:
+        raise CseError(
+            f"{name}: {counted(len(kept), 'different document')}. cse adapt needs {LEAST} to see more than chance",
+            "give it more text",
+            code="adapt.too_few_documents",
+        )
+    if len(long) < LEAST:
+        words = sorted(len(one.pieces) for one in kept.values())[len(kept) // 2]
+        raise CseError(
+            f"{name}: no answer without labels. {len(long)} of {len(kept):,} documents have {PASSAGES * PASSAGE} words "
+            f"or more (median: {words}), and shorter ones do not show what helps a search",
+            "use longer documents, or compare recipes with labels: docs/tutorials/adapt.md",
+            code="adapt.cannot_tell",
+        )
+    random.Random(0).shuffle(long)
+    test, dev = min(TEST, len(long) // 4), min(DEV, len(long) // 8)
+    held = {one.text for one in long[: test + dev]}
+    train = [one for one in kept.values() if one.text not in held and len(one.pieces) >= 2 * PASSAGE]
+    return Corpus(train, long[test : test + dev], long[:test], notes)
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table with tabs between the columns. Cells have no tabs."""
+    lines = ["\t".join(columns), *("\t".join(row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,144 @@
+"""Differences of a candidate from the unchanged model, over documents and seeds together, and the verdict."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from cse_cli.adapt.corpus import Corpus, write_table
+from cse_cli.adapt.study import PAIR
+from cse_cli.core.results import SERIES_FOLDER, Result, read_series
+from cse_cli.runs.record import folder_of
+from registry.errors import CseError
+from registry.resources import catalog
+from registry.statistics import resampled_spearman, spearman
+
+MARGIN = 1.0
+"""Points of Spearman's correlation on `stsb_open` that a candidate may lose."""
+RESAMPLES = 1000
+LABELED = 300
+"""Maximum number of texts with labels that judge."""
+
+
+def find_judges(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the evaluators with labels: titles and labels of the corpus, and a table of the user.
+
+    Raises:
+        CseError: If the table has other columns.
+        MissingError: If it does not exist.
+    """
+    judges: dict[str, dict[str, Any]] = {}
+    titled = [(one.title, one.start) for one in corpus.test if one.title]
+    if 2 * len(titled) > len(corpus.test):
+        write_table(folder / "titles.tsv", PAIR, titled)
+        judges["titles"] = {"name": "retrieval_at_k", "file": str(folder / "titles.tsv")}
+    if len({one.label for one in corpus.test}) > 1:
+        judges["labels"] = _same_label(folder / "labels.tsv", ((one.start, one.label) for one in corpus.test))
+    if judge is None:
+        return judges
+    catalog.require_own_file(str(judge), "table with labels", "give a .csv or .tsv file with a header")
+    with judge.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t" if judge.suffix == ".tsv" else ","))
+    columns, own = {*(rows[0] if rows else ())}, {"file": str(judge.absolute())}
+    if columns >= {"query", "document"}:
+        judges["judge"] = {"name": "retrieval_at_k", **own, "positive_column": "document"}
+    elif columns >= {"sentence1", "sentence2", "score"}:
+        judges["judge"] = {"name": "sts", **own}
+    elif columns >= {"text", "label"}:
+        judges["judge"] = _same_label(folder / "judge.tsv", ((row["text"], row["label"]) for row in rows))
+    else:
+        raise CseError(
+            f"--judge {judge}: it has the columns {', '.join(sorted(map(str, columns))) or '(none)'}",
+            "use the columns query,document, or text,label, or sentence1,sentence2,score",
+            code="adapt.judge_columns",
+        )
+    return judges
+
+
+def _same_label(file: Path, labeled: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Write each text next to each other one that has its label, and return the evaluator of these pairs."""
+    texts = dict([(" ".join(text.split()), label) for text, label in labeled if label][:LABELED])
+    pairs = [(one, other) for one, label in texts.items() for other in texts if one != other and texts[other] == label]
+    write_table(file, PAIR, pairs)
+    return {"name": "retrieval_at_k", "file": str(file)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference of a candidate from the unchanged model on one measure, × 100.
+
+    Args:
+        before: Score of the unchanged model.
+        value: Mean difference over the seeds.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+    """
+
+    before: float
+    value: float
+    low: float
+    high: float
+
+
+Values = Mapping[str, NDArray[np.float64]]
+
+
+def differences(unchanged: Sequence[Result], candidate: Sequence[Result]) -> dict[str, Difference]:
+    """Return evaluator → difference, for each evaluator with values for its queries or pairs.
+
+    With dₛᵢ the difference for query i with seed s, the interval of the mean is ± √(a² + b²): a is the half width of
+    Student's interval over the n queries, each the mean over seeds, and b that over the S seeds, each the mean over
+    queries. It holds for other documents and other seeds. For Spearman's correlation, a has the standard error of
+    resampled pairs.
+
+    Source: half widths of independent parts add in quadrature (Zou and Donner 2008, Statistics in Medicine 27:1693).
+    """
+    before, *after = (read_series(folder_of(run.run_id or "") / SERIES_FOLDER) for run in (unchanged[0], *candidate))
+    return {name: difference(before[name], [run[name] for run in after]) for name in before}
+
+
+def difference(before: Values, after: Sequence[Values]) -> Difference:
+    """Return the difference on one evaluator, from its values for each seed."""
+    if "reciprocal_rank" in before:
+        base = before["reciprocal_rank"]
+        each = np.array([run["reciprocal_rank"] for run in after]) - base
+        score, of_seeds, number = float(base.mean()), each.mean(axis=1), len(base)
+        error = float(each.mean(axis=0).std(ddof=1)) / number**0.5
+    else:
+        gold, cosines = before["gold"], [before["cosine"], *(run["cosine"] for run in after)]
+        rho = spearman(gold, cosines)
+        drawn = resampled_spearman(gold, cosines, RESAMPLES, np.random.default_rng(0))
+        score, of_seeds, number = float(rho[0]), rho[1:] - rho[0], len(gold)
+        error = float((drawn[1:].mean(axis=0) - drawn[0]).std(ddof=1))
+    mean, seeds = float(of_seeds.mean()), len(of_seeds)
+    reach = float(t.ppf(0.975, number - 1)) * error
+    if seeds > 1:
+        reach = math.hypot(reach, float(t.ppf(0.975, seeds - 1)) * float(of_seeds.std(ddof=1)) / seeds**0.5)
+    return Difference(100 * score, 100 * mean, 100 * (mean - reach), 100 * (mean + reach))
+
+
+def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
+    """Return a word and a sentence: whether the chosen candidate finds documents better than the unchanged model.
+
+    It is "better" only if the whole interval of `passages` is above 0, that of `halves` is not below 0, and the model
+    lost no more than `MARGIN` points on `stsb_open`.
+    """
+    purpose, halves, kept = found["passages"], found["halves"], found["kept"]
+    size = f"{purpose.value:+.1f} ({purpose.low:+.1f} to {purpose.high:+.1f})"
+    if purpose.low <= 0:
+        word = "worse" if purpose.high < 0 else "undecided"
+        return word, f"Nothing found beats the unchanged model: the best candidate ({chosen}) differs by {size}."
+    if halves.high < 0:
+        return "undecided", f"Not clear: the model ({chosen}) finds passages better, {size}, and halves worse."
+    if kept.value < -MARGIN:
+        lost = f"{-kept.value:.1f} points on stsb_open"
+        return "forgets", f"The model ({chosen}) finds your documents better, {size}, but loses {lost}."
+    return "better", f"The model ({chosen}) finds your documents better: {size}."

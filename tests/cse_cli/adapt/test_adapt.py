@@ -1,0 +1,68 @@
+"""The whole command on a small corpus with a tiny model: files, answer, resumption, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from cse_cli.adapt import adapt as module
+from cse_cli.app import app
+from cse_cli.recipe.study import load_study
+from cse_cli.runs.index import all_runs
+from tests.support.command import cse
+from tests.support.errors import refuses
+from tests.support.tiny import WORDS, tiny_bert
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Return documents of a few topics, so that a passage shares words with its rest."""
+    rng, path, rows = random.Random(0), tmp_path / "docs.jsonl", []
+    words = [word for word in WORDS if word.isalpha()]
+    for number in range(240):
+        own = rng.sample(words, 6)
+        text = [str(number), *(rng.choice(own) for _ in range(35))]
+        rows.append({"text": " ".join(text), "title": " ".join(own[:3]), "label": own[0][0]})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 12)
+    judge = tmp_path / "judge.csv"
+    rows = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    lines = [f"{row['title']},{row['text']}\n" for row in rows[:60]]
+    judge.write_text("".join(["query,document\n", *lines]), encoding="utf-8")
+    model, out = str(tiny_bert(tmp_path)), tmp_path / "out"
+    arguments = ["adapt", str(corpus), "--model", model, "--out", str(out), "--judge", str(judge), "--quiet"]
+    code, printed, _ = cse(*arguments, "--json", capsys=capsys)
+    assert code == 0
+    found = json.loads(printed)
+    assert found["chosen"] in {"whitened", "trained, 5e-05", "trained, 0.0002", "unchanged"}
+    assert set(found["dev"]) <= {"unchanged", "whitened", "trained, 5e-05", "trained, 0.0002"}
+    runs = len(all_runs())
+    if found["chosen"] != "unchanged":
+        assert set(found["differences"]) == {"dev", "passages", "halves", "kept", "titles", "labels", "judge"}
+        assert set(found["bm25"]) == {"dev", "passages", "halves", "titles", "labels", "judge"}
+        assert (out / "model").is_dir() == (found["verdict"] == "better")
+        assert (out / "verdict.png").is_file()
+        assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
+    code, printed, _ = cse(*arguments, capsys=capsys)  # nothing runs again
+    assert (code, len(all_runs())) == (0, runs)
+    assert "dev documents" in printed
+    with refuses("adapt.other_arguments", "another minutes", "--out"):
+        app([*arguments, "--minutes", "20"], standalone_mode=False)
+
+
+def test_judges_with_other_columns_and_models_that_are_no_transformer(corpus, tmp_path):
+    judge = tmp_path / "judge.csv"
+    judge.write_text("a,b\n1,2\n", encoding="utf-8")
+    given = ["adapt", str(corpus), "--model", str(tiny_bert(tmp_path)), "--out", str(tmp_path / "out")]
+    with refuses("adapt.judge_columns", "the columns a, b", "query,document"):
+        app([*given, "--judge", str(judge)], standalone_mode=False)
+    assert not (tmp_path / "out" / "adapt.toml").exists()
