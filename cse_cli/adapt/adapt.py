@@ -101,7 +101,7 @@ def adapt(
     dev = {row: of["dev"]["mrr"] for row, of in scores.items() if of["kept_dev"]["spearman"] >= least}
     chosen = max(dev, key=lambda row: dev[row])  # the first of equal ones
     found, words = dict[str, Difference](), dict[str, float]()
-    word, sentence = "undecided", "Nothing found beats the unchanged model: no candidate is better on dev documents."
+    word, sentence = "undecided", "No candidate is better than the unchanged model on dev documents."
     if chosen != UNCHANGED:
         write_verdict(folder, chosen, judges)
         results = []

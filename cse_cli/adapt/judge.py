@@ -15,6 +15,7 @@ from scipy.stats import t
 
 from cse_cli.adapt.corpus import Corpus, write_table
 from cse_cli.adapt.study import PAIR
+from cse_cli.core.formatting import signed
 from cse_cli.core.results import SERIES_FOLDER, Result, read_series
 from cse_cli.runs.record import folder_of
 from registry.errors import CseError
@@ -132,10 +133,10 @@ def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
     lost no more than `MARGIN` points on `stsb_open`.
     """
     purpose, halves, kept = found["passages"], found["halves"], found["kept"]
-    size = f"{purpose.value:+.1f} ({purpose.low:+.1f} to {purpose.high:+.1f})"
+    size = f"{signed(purpose.value)} ({signed(purpose.low)} to {signed(purpose.high)})"
     if purpose.low <= 0:
         word = "worse" if purpose.high < 0 else "undecided"
-        return word, f"Nothing found beats the unchanged model: the best candidate ({chosen}) differs by {size}."
+        return word, f"No gain is shown over the unchanged model: the best candidate ({chosen}) differs by {size}."
     if halves.high < 0:
         return "undecided", f"Not clear: the model ({chosen}) finds passages better, {size}, and halves worse."
     if kept.value < -MARGIN:

@@ -72,7 +72,7 @@ class Adjusted(Encoder):
         if fit_on is not None and fit_on != TARGET:
             catalog.locate(fit_on, split).require(columns)
         elif file is not None:
-            catalog.own_source(file, columns).require(columns)
+            next(catalog.own_source(file, columns).read(columns), None)  # a missing column is an error now
         self.fits = "each" if fit_on == TARGET else "once"
         self.dim, self.width, self.max_length, self.vocabulary = of.dim, of.width, of.max_length, of.vocabulary
         self.augment_at, self.memory = of.augment_at, of.memory

@@ -96,8 +96,9 @@ class Whitening(LinearAdjustment):
     Shapes: (B, D) → (B, k).
 
     Source: Su et al. 2021 (arXiv 2103.15316), Algorithm 1; the repositories bojone/BERT-whitening and
-    autoliuweijie/BERT-whitening-pytorch. Doubtful and settled in methods/whitening.md: sentences of the fit (W1,
-    `fit_on`), width (W2, `k`), directions without variance (W3, `eps`), layers (W4, the other encoder's pooling).
+    autoliuweijie/BERT-whitening-pytorch. β and γ are from a blog post by its first author in 2022. Doubtful and settled
+    in methods/whitening.md: sentences of the fit (W1, `fit_on`), width (W2, `k`), directions without variance (W3,
+    `eps`), layers (W4, the other encoder's pooling).
 
     Args:
         k: Number of directions. Default: all.

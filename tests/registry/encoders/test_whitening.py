@@ -105,6 +105,33 @@ def test_directions_without_variance_are_not_blown_up_and_too_many_refused():
     assert caught.type is RunFailedError
 
 
+def test_center_and_strength_by_hand():
+    rows = torch.tensor([[2.0, 1.0], [-2.0, 1.0], [2.0, 3.0], [-2.0, 3.0]])  # mean (0, 2), variances 16/3 and 4/3
+    _, vectors = fitted(rows, center=0.5, strength=0.5)
+    expected = (rows - torch.tensor([0.0, 1.0])) * torch.tensor([16 / 3, 4 / 3]) ** -0.25
+    torch.testing.assert_close(vectors.abs(), expected.abs())
+    _, same = fitted(rows, center=0.0, strength=0.0)
+    cosine = torch.nn.functional.cosine_similarity(same[0], same[2], dim=0)
+    torch.testing.assert_close(cosine, torch.tensor(7 / 65**0.5))
+
+
+def test_your_own_table_is_read(tmp_path):
+    file = tmp_path / "own.tsv"
+    file.write_text("id\ttext\n1\ta cat\n2\ta dog\n", encoding="utf-8")
+    online, seen = {"online": Given(torch.zeros(1, 2))}, []
+    encoder = ENCODERS["whitening"].build({"file": str(file)}, online)
+    list(encoder._vectors(lambda texts: seen.extend(texts) or torch.zeros(len(texts), 2), ()))
+    assert seen == ["a cat", "a dog"]
+    ((name, digest),) = encoder.fingerprints().items()
+    assert (name, digest[:5]) == (str(file), "rows:")
+    with refuses("encoders.fit_on_or_file", "neither `fit_on` nor `file`"):
+        ENCODERS["whitening"].build({}, online)
+    with refuses("encoders.fit_on_or_file", "both fit_on 'target'"):
+        ENCODERS["whitening"].build({"fit_on": "target", "file": str(file)}, online)
+    with refuses("data.missing_column", "no column 'sentence'"):
+        ENCODERS["whitening"].build({"file": str(file), "columns": ["sentence"]}, online)
+
+
 @pytest.mark.slow
 def test_the_encoder_needs_a_fit_also_when_saved_and_refuses_views(tmp_path):
     base = TransformerEncoder(str(tiny_bert(tmp_path)))

@@ -56,6 +56,19 @@ def test_value_by_hand(tmp_path):
     assert found["mrr"] == pytest.approx(100 * (1 + 1 / 2 + 1) / 3)
 
 
+def test_reciprocal_ranks_and_bm25(tmp_path):
+    file = own(tmp_path, [("q1", "a"), ("q2", "d"), ("q3", "b"), ("q3", "c")])
+    evaluator = RetrievalAtK(file=file)
+    assert evaluator.series() == {}
+    found = evaluator(by_angle)
+    assert evaluator.series() == {"reciprocal_rank": pytest.approx([1, 1 / 2, 1])}
+    assert found["mrr"] == pytest.approx(100 * sum(evaluator.series()["reciprocal_rank"]) / 3)
+    rows = [("red cat", "a red cat sleeps"), ("dog", "the dog is red"), ("bird", "nothing in common"), ("sun", "x")]
+    # "red" and "cat" find theirs, "dog" finds its own, and without a common word every candidate is as near.
+    overlap = RetrievalAtK(file=own(tmp_path, rows)).word_overlap()
+    assert overlap["mrr"] == pytest.approx(100 * (1 + 1 + 1 / 4 + 1 / 4) / 4)
+
+
 def test_pairs_below_min_score_and_queries_are_candidates(tmp_path):
     rows = [("5", "q1", "b"), ("1", "q1", "a"), ("0", "q2", "c"), ("4", "q3", "e")]
     file = own(tmp_path, rows, head="score\tquery\tpositive")
