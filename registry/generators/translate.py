@@ -104,7 +104,7 @@ def make_instruction(
     if config.model_type in ("m2m_100", "mbart"):
         raise CseError(
             f"transformers opens the tokenizer of model '{model}' without its languages",
-            "install transformers 5.6 or later",
+            "install transformers 5.6 or later, with the class in tokenizer_config.json, such as NllbTokenizer",
             code="data.tokenizer_without_languages",
         )
     if prefix is not None:
