@@ -30,6 +30,7 @@ from tests.support.chosen import distinct, these, trains
 from tests.support.records import points, states
 from tests.support.running import execute
 from tests.support.shrunken import STEPS, Small
+from tests.support.versions import needs
 
 NAMES = distinct(all_recipes())
 WHOLE = ("simcse_en", "ifcl_en", "glove_en")
@@ -55,6 +56,8 @@ def test_two_steps(name, parts, home):
         "evaluate.metric_for_best_model": recipe.evaluate.metric_for_best_model, "train.patience": recipe.train.patience
     }  # fmt: skip
     dropped += [key for key, value in selects.items() if value is not None]
+    if any(encoder.params.get("attention") == "bidirectional" for encoder in recipe.encoders.values()):
+        needs("bidirectional attention of decoders")
     loaded = load(name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], dropped)
     prepared = prepare(loaded.recipe, 5, choose("cpu"), unrecorded())
     (home / "runs" / "one").mkdir(parents=True)

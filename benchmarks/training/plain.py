@@ -35,7 +35,7 @@ class Plain:
     def __init__(self, setting: Setting, batches: Batches, total: int = MANY) -> None:
         from transformers import AutoConfig, AutoModel, AutoTokenizer, get_linear_schedule_with_warmup
 
-        from registry.resources.models import without_pooler
+        from registry.resources.models import loading_options
 
         self.batches = batches
         self.device = torch.device(setting.device)
@@ -43,7 +43,7 @@ class Plain:
         self.tokenizer = AutoTokenizer.from_pretrained(setting.model)
         self.texts = sentences(batches)
         self.length = setting.length
-        options = without_pooler(AutoConfig.from_pretrained(setting.model))
+        options = loading_options(AutoConfig.from_pretrained(setting.model))
         self.model = AutoModel.from_pretrained(setting.model, dtype="float32", **options)
         self.model.to(self.device).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE, weight_decay=0.0)

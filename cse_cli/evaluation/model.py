@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from cse_cli.runs.record import model_of_run
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError
 from registry.prompts import Side, parse_prompts
-from registry.resources.models import is_native, locate, without_pooler
+from registry.resources.models import is_native, loading_options, locate
 from registry.types import Encoder
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ class Model:
                 "use the method `encode`",
                 code="model.no_transformer",
             )
-        without: dict[str, Any] = without_pooler(AutoConfig.from_pretrained(self.folder, trust_remote_code=False))
-        model = AutoModel.from_pretrained(self.folder, trust_remote_code=False, **without)
+        options = loading_options(AutoConfig.from_pretrained(self.folder, trust_remote_code=False))
+        model = AutoModel.from_pretrained(self.folder, trust_remote_code=False, **options)
         return model, AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
 

@@ -25,7 +25,7 @@ from uuid import uuid4
 from mlflow import MlflowClient, entities
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
@@ -58,8 +58,8 @@ def uri() -> str:
 
 
 def address_of(file: Path) -> str:
-    """Return the address of an SQLite file. SQLAlchemy decodes "%" and starts its options at "?"."""
-    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
+    """Return the address of an SQLite file. SQLAlchemy 2.1 decodes "%", 2.0 does not, and cannot address a "?"."""
+    return URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def is_own() -> bool:

@@ -132,7 +132,8 @@ def attentions(model: Any) -> list[nn.Module]:
     """
     parts = PARTS.get(model.config.model_type)
     if parts is None or not (model.is_backend_compatible() and parts.attention in _parts_of_block(model)):
-        raise unsupported(model, "a loss on attention weights", "set model to a BERT, ModernBERT or Llama checkpoint")
+        action = "set model to a BERT or Llama checkpoint, or to ModernBERT with transformers 5.1 or later"
+        raise unsupported(model, "a loss on attention weights", action)
     return [block.get_submodule(parts.attention) for block in blocks(model)]
 
 
@@ -199,7 +200,8 @@ def states(model: Any, vectors: Tensor, rows: Rows, all_states: bool, pack: Pack
         given["pack"] = pack
     with embedded(model, vectors):
         made = model(inputs_embeds=vectors, output_hidden_states=all_states, **given)
-    return list(made.hidden_states) if all_states else [made.last_hidden_state]
+    # In transformers 5.0, the last of ModernBERT's hidden states is not normalized.
+    return [*(made.hidden_states[:-1] if all_states else ()), made.last_hidden_state]
 
 
 def prepended(blocks: tuple[int, int], tokens: Tokens, placeholder: int) -> Prepended:

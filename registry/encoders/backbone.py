@@ -229,7 +229,7 @@ def set_attention(model: Any, attention: Attention | None) -> Attention:
         setting = f"attention = '{attention}' does not work" if attention else "the attention depends on padding"
         raise CseError(
             f"{setting}: {type(model).__name__} is {seen[False]} without padding and {seen[True]} with padding",
-            "remove attention, or use another checkpoint",
+            "remove attention, or use another checkpoint (a decoder needs transformers 5.2 or later)",
             code="encoders.unsupported_attention",
         )
     return seen[False]

@@ -23,7 +23,7 @@ from torch import Tensor, eye, tensor, zeros
 from registry.encoders.convolutions import Convolutions
 from registry.poolings import averaged
 from registry.prompts import SIDES, Prompts
-from registry.resources.models import THROUGH_CSE, quiet_transformers, without_pooler
+from registry.resources.models import THROUGH_CSE, loading_options, quiet_transformers
 
 MODULES = "modules.json"
 """File that makes a directory a sentence-transformers model."""
@@ -111,7 +111,7 @@ def export_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path)
                 write_weights(draft / PREFIX, {"prefix": layout.prefix})
             return
         lengths = {"max_seq_length": longest, "do_lower_case": False}
-        write_json(draft / "sentence_bert_config.json", {**lengths, "model_args": without_pooler(model.config)})
+        write_json(draft / "sentence_bert_config.json", {**lengths, "model_args": loading_options(model.config)})
         prompts = layout.prompts.after(layout.prompt)
         prompts.write(draft)
         modules = ["Transformer", *_write_modules(model, layout, draft)]

@@ -68,7 +68,9 @@ _ACCEPTED: dict[str, dict[str, Any]] = {
         "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
         "module_output_name": ("token_embeddings",),
         "processing_kwargs": ({},),
-        **dict.fromkeys(("model_args", "model_kwargs"), ({}, {"add_pooling_layer": False})),
+        **dict.fromkeys(
+            ("model_args", "model_kwargs"), ({}, {"add_pooling_layer": False}, {"attn_implementation": "eager"})
+        ),
         **dict.fromkeys(("tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"), ({},)),
         **dict.fromkeys(("query_length", "document_length", "query_expansion"), ()),
     },

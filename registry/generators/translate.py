@@ -101,6 +101,12 @@ def make_instruction(
             tokens = {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
         code = _match(model, source, tokens, "source") if source else str(tokenizer.src_lang)
         return Instruction(prefix or "", code, tokens[_match(model, target, tokens, "target")])
+    if config.model_type in ("m2m_100", "mbart"):
+        raise CseError(
+            f"transformers opens the tokenizer of model '{model}' without its languages",
+            "install transformers 5.6 or later, with the class in tokenizer_config.json, such as NllbTokenizer",
+            code="data.tokenizer_without_languages",
+        )
     if prefix is not None:
         return Instruction(prefix)
     if config.model_type == "marian":

@@ -319,7 +319,7 @@ def load_model(
         setattr(settings, key, value)
     path = locate(model)
     cls = _encoder_class(settings)
-    options: dict[str, Any] = {**_weights(dtype), **_attention(cls, settings), **without_pooler(settings)}
+    options: dict[str, Any] = {**_weights(dtype), **_attention(cls), **loading_options(settings)}
     action = "use a directory with config.json and model.safetensors of the same model"
     message = f"cannot load the weights of model {model!r} in {path}"
     with errors_as_one(message, action, code="models.invalid_weights"):
@@ -375,7 +375,7 @@ def load_skeleton(model: str) -> Any:
     settings = load_config(model)
     cls = _encoder_class(settings)
     with torch.device("meta"):
-        return cls._from_config(settings, dtype=torch.float32, **_attention(cls, settings))
+        return cls._from_config(settings, dtype=torch.float32, **_attention(cls))
 
 
 def _encoder_class(settings: Any) -> Any:
@@ -429,10 +429,9 @@ def _weights(dtype: WeightType) -> dict[str, Any]:
     return {"dtype": torch.bfloat16, "quantization_config": quantized}
 
 
-def _attention(cls: Any, settings: Any) -> dict[str, str]:
-    """Return the option for scaled-dot-product attention if the architecture has it, without a limit of scores."""
-    limited = getattr(settings, "attn_logit_softcapping", None) is not None
-    return {"attn_implementation": "sdpa" if cls._supports_sdpa and not limited else "eager"}
+def _attention(cls: Any) -> dict[str, str]:
+    """Return the option for scaled-dot-product attention if the architecture has it."""
+    return {"attn_implementation": "sdpa" if cls._supports_sdpa else "eager"}
 
 
 def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:
@@ -479,16 +478,19 @@ def _refuse_missing(model: str, missing: Sequence[str], alternative: str = "") -
         )
 
 
-def without_pooler(settings: Any) -> dict[str, bool]:
-    """Return the options with which transformers creates no pooler.
+def loading_options(settings: Any) -> dict[str, Any]:
+    """Return the options with which transformers creates no pooler, and applies a limit of attention scores.
 
     A pooler has random weights and no gradient. It breaks distributed training and makes exports load with a warning.
+    Up to transformers 5.20, scaled-dot-product attention ignores a limit.
     """
     from transformers import MODEL_MAPPING
 
     cls = MODEL_MAPPING.get(type(settings), None)
     has_pooler = cls is not None and "add_pooling_layer" in inspect.signature(cls.__init__).parameters
-    return {"add_pooling_layer": False} if has_pooler else {}
+    without_pooler = {"add_pooling_layer": False} if has_pooler else {}
+    limited = getattr(settings, "attn_logit_softcapping", None) is not None
+    return {**without_pooler, **({"attn_implementation": "eager"} if limited else {})}
 
 
 # --- files of a model directory -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tests.recipes.first_step import experiment, step_of
 from tests.support.command import cse
 from tests.support.shrunken import pairs
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
+from tests.support.versions import needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 @pytest.fixture
 def decoder(tmp_path):
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    needs("bidirectional attention of decoders")
     return with_prediction_head(tiny_llama(tmp_path))
 
 

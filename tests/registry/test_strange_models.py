@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
 from registry.resources.models import PRETRAINED, complete, load_tokenizer
+from tests.support.versions import needs
 
 DEEP = "[" * 100_000 + "]" * 100_000
 TRACE = "executed"
@@ -222,8 +223,9 @@ def test_it_is_opened_or_refused_in_one_message(tmp_path: Path, name: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_the_reason_is_told(tmp_path: Path) -> None:
-    for name, says in {
+@pytest.mark.parametrize(
+    ("name", "says"),
+    {
         "plain pickle": "is a pickle",
         "zipped pickle": "is a pickle",
         "index outside": "'../outside.safetensors'",
@@ -235,11 +237,14 @@ def test_the_reason_is_told(tmp_path: Path) -> None:
         "configuration too deep": "recursion",
         "adapter": "adapter_config.json",
         "modules outside": "'../..'",
-    }.items():
-        folder = tmp_path / name / "model"
-        folder.parent.mkdir()
-        whole(folder)
-        STRANGE[name](folder)
-        with pytest.raises(CseError) as told:
-            open_encoder(str(folder))
-        assert says in told.value.message, told.value.message
+    }.items(),
+)
+def test_the_reason_is_told(tmp_path: Path, name: str, says: str) -> None:
+    if name == "heads of text":
+        needs("checked types in config.json")
+    folder = tmp_path / "model"
+    whole(folder)
+    STRANGE[name](folder)
+    with pytest.raises(CseError) as told:
+        open_encoder(str(folder))
+    assert says in told.value.message, told.value.message

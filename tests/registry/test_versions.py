@@ -40,10 +40,16 @@ from registry.testing.contracts import (
 from registry.testing.materials import WRAPPED, PlainEncode, draw
 from registry.types import ColumnGenerator
 from tests.registry.test_contracts import ENTRIES, NAMES, PACKAGES, few_labeled, materials  # noqa: F401
+from tests.support.versions import needs
 
 FILE = Path(__file__).with_name("versions.json")
 FITTED = {"encoders/flow": 0.3, "losses/neighbor_ranks": 0.02}
 """Components that are fitted in many steps, which amplify the rounding of a processor → relative tolerance."""
+DROPPED = {
+    "heads/predictor", "heads/projection", "heads/pseudo_tokens", "losses/reconstruction",
+    "losses/replaced_token_detection", "losses/side_language_model",
+}  # fmt: skip
+"""Components whose numbers are those of a random dropout."""
 SENTENCES = ["a red dog runs", "the small cat sleeps", "two dogs see a cat"]
 
 
@@ -129,6 +135,8 @@ def numbers(entry: Entry[Any], given: Materials) -> Iterator[float]:  # noqa: C9
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_numbers_change_with_the_version(entry, materials, monkeypatch, request):  # noqa: F811
     name = f"{entry.kind}/{entry.name}"
+    if name in DROPPED:
+        needs("the random numbers of dropout")
     if name in PACKAGES:
         PACKAGES[name](monkeypatch)
     found = list(numbers(entry, materials))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.tiny import SPECIALS, WORDS, _decoder_tokenizer, _roberta_tokenizer, _write
+from tests.support.versions import needs
 
 WIDTH, LAYERS, HEADS = 16, 3, 4
 _SHAPE = {
@@ -45,7 +46,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     "gemma2": {**_FEW_KEYS, "sliding_window": 4, "query_pre_attn_scalar": 4},
     "gemma3_text": {**_FEW_KEYS, "sliding_window": 4, "query_pre_attn_scalar": 4},
     "opt": {"ffn_dim": 2 * WIDTH, "word_embed_proj_dim": WIDTH},
-    "phi": {},
+    "phi": {"pad_token_id": 0},
     "gpt2": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64},
 }
 FAMILIES = [*ENCODERS, *DECODERS]
@@ -56,6 +57,8 @@ def tiny(folder: Path, family: str, seed: int = 0) -> Path:
     """Write a random model of a family and its tokenizer below `folder`."""
     from transformers import MODEL_MAPPING, AutoConfig
 
+    if family == "eurobert":
+        needs("EuroBERT")
     values = {**_SHAPE, **{**ENCODERS, **DECODERS}[family]}
     if family in ("distilbert", "t5", "gpt2"):  # they have other names for the shape
         values = {key: one for key, one in values.items() if key not in _SHAPE or key[:5] in ("vocab", "max_p")}

@@ -23,6 +23,7 @@ from tests.support import databases
 from tests.support.errors import refuses
 from tests.support.records import recorded
 from tests.support.trackers import all_there, client, points, there
+from tests.support.versions import needs
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +43,10 @@ def test_the_store_is_the_own_database_or_the_configured_one(home: Path, monkeyp
     assert (mlflow.uri(), mlflow.is_own()) == ("http://tracking:5000", False)
 
 
-def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "ä a#b 100%25 what?"
+@pytest.mark.parametrize("name", ['ä a#b 100%25 "what"', "what?"])
+def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if "?" in name:
+        needs("a question mark in the path of a database")
     monkeypatch.setenv("CSE_HOME", str(tmp_path / name))
     record = recorded()
     sync()
@@ -65,6 +68,8 @@ def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_unusable_store_is_refused_in_time(monkeypatch: pytest.MonkeyPatch, address: str, values: list[str]) -> None:
+    if "mlruns" in address:
+        needs("file stores that are refused")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     begin = time.monotonic()
     with refuses("mirrors.unusable_store", "correct MLFLOW_TRACKING_URI", *values) as caught:

@@ -24,6 +24,7 @@ from tests.support.tiny import (
     tiny_opt,
     tiny_roberta,
 )
+from tests.support.versions import needs
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,8 @@ def first_states(encoder, padded):
 @pytest.mark.parametrize("make", DECODERS)
 def test_only_with_bidirectional_attention_does_the_end_matter(tmp_path, make):
     for attention, matters in ((None, False), ("causal", False), ("bidirectional", True)):
+        if matters:
+            needs("bidirectional attention of decoders")
         encoder = build(tmp_path, make, attention=attention)
         assert encoder.attention == (attention or "causal")
         for padded in (True, False):
@@ -105,6 +108,7 @@ def test_attention_that_depends_on_padding_is_refused(tmp_path, monkeypatch):
 
 def test_bidirectional_states_equal_those_under_a_padding_mask(tmp_path):
     """transformers takes a mask (B, 1, L, L) as it is; its eager attention adds it."""
+    needs("bidirectional attention of decoders")
     encoder = build(tmp_path, tiny_llama, attention="bidirectional").eval()
     model = LlamaModel.from_pretrained(encoder.model, attn_implementation="eager").eval()
     for texts in (sentences(), ["a cat sees a dog", "a cat sees a man"]):
@@ -190,6 +194,7 @@ def test_attention_dropout_makes_two_views_differ_and_decoders_are_not_compiled(
     quiet = build(tmp_path, tiny_llama)
     tokens = tokens_of(quiet)
     assert torch.equal(quiet.encode(tokens, quiet.embed(tokens)).sentence, quiet.encode_for_eval(tokens))
+    needs("bidirectional attention of decoders")
     encoder = build(tmp_path, tiny_llama, attention="bidirectional", dropout=0.3, dropout_scope="attention")
     torch.manual_seed(0)
     first, second = (encoder.encode(tokens, encoder.embed(tokens)).sentence for _ in range(2))
@@ -267,6 +272,7 @@ def test_encoders_without_their_own_model_or_package_are_refused(tmp_path, monke
 
 def test_shuffled_positions_are_those_of_a_permuted_sentence(tmp_path):
     """With all tokens seen from everywhere, the order of places is nothing, that of positions everything."""
+    needs("bidirectional attention of decoders")
     encoder = build(tmp_path, tiny_gpt2, attention="bidirectional", pooling="mean")
     tokens = tokens_of(encoder, ["a cat sees the dog"])
     order = torch.tensor([3, 0, 4, 1, 2])

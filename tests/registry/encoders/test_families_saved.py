@@ -10,6 +10,7 @@ from registry.heads.mlp import Mlp
 from registry.resources.models import is_native
 from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
+from tests.support.versions import needs
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +54,7 @@ def test_what_the_prepended_state_needs_is_saved(tmp_path):
 
 
 def test_a_saved_bidirectional_decoder_stays_bidirectional_with_another_pooling(tmp_path):
+    needs("bidirectional attention of decoders")
     encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
     again = TransformerEncoder(str(folder), "mean")
     assert again.attention == "bidirectional"

@@ -19,6 +19,7 @@ from registry.resources.models import complete, is_native, needed_files
 from tests.support.chosen import these
 from tests.support.families import ENCODERS, FAMILIES, tiny
 from tests.support.tiny import sentences, word_vectors
+from tests.support.versions import needs
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sentence_transformers")]  # imported by one process
 
@@ -139,6 +140,8 @@ OTHER_POOLINGS = {f"{pooling} {family}" for pooling, family in families if famil
 @pytest.mark.parametrize("kind", these((kind for kind in KINDS if kind not in OTHER_POOLINGS), KINDS))
 def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     library = pytest.importorskip("sentence_transformers")
+    if kind == "bidirectional":
+        needs("bidirectional attention of decoders")
     encoder = KINDS[kind](tmp_path)
     views = VIEWS if getattr(encoder.vocabulary, "template", None) is None else {}
     encoder.prompts = Prompts(views)

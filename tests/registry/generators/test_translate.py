@@ -10,6 +10,7 @@ from registry.generators.translate import Translate
 from tests.support.errors import refuses
 from tests.support.seq2seq import SENTENCES, tiny_m2m100, tiny_marian, tiny_nllb, tiny_t5
 from tests.support.tiny import tiny_bert
+from tests.support.versions import needs
 
 needs_sentencepiece = pytest.mark.skipif(
     importlib.util.find_spec("sentencepiece") is None, reason="the extra `translate` is not installed"
@@ -28,9 +29,14 @@ def translated(generator, *lists):
     return {sentence: line for one in lists for sentence, line in zip(one, generator.make(one), strict=True)}
 
 
+def nllb(folder):
+    needs("languages of NLLB's tokenizer")
+    return tiny_nllb(folder)
+
+
 FAMILIES = [
     pytest.param(tiny_t5, {"prefix": PREFIX}, id="t5"),
-    pytest.param(tiny_nllb, {"source": "en", "to": "de"}, id="nllb"),
+    pytest.param(nllb, {"source": "en", "to": "de"}, id="nllb"),
     pytest.param(tiny_marian, {}, id="marian", marks=needs_sentencepiece),
     pytest.param(tiny_m2m100, {"source": "en", "to": "de"}, id="m2m100", marks=needs_sentencepiece),
 ]
@@ -124,9 +130,8 @@ def test_weights_outside_the_folder_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_missing_target_and_other_models_are_errors_before_the_model_loads(tmp_path, monkeypatch):
-    for model in (tiny_nllb(tmp_path), tiny_t5(tmp_path)):
-        with refuses("data.no_target_language", "`to`"):
-            translate(model)
+    with refuses("data.no_target_language", "`to`"):
+        translate(tiny_t5(tmp_path))
     with refuses("data.not_a_translation_model", "bert"):
         translate(tiny_bert(tmp_path))
     model = tiny_t5(tmp_path)
@@ -134,6 +139,23 @@ def test_a_missing_target_and_other_models_are_errors_before_the_model_loads(tmp
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     with refuses("data.no_sentencepiece", 'pip install "', '"sentencepiece'):
         translate(model, prefix=PREFIX)
+
+
+@pytest.mark.slow
+def test_a_tokenizer_with_languages_needs_a_target(tmp_path):
+    with refuses("data.no_target_language", "`to`"):
+        translate(nllb(tmp_path))
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_lost_its_languages_is_refused(tmp_path):
+    """As transformers before 5.6 opens NLLB's."""
+    model = tiny_nllb(tmp_path)
+    settings = model / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "tokenizer_class": "TokenizersBackend"}))
+    for options in ({}, {"source": "en", "to": "de"}, {"prefix": PREFIX}):
+        with refuses("data.tokenizer_without_languages", "transformers 5.6"):
+            translate(model, **options)
 
 
 @pytest.mark.slow
