@@ -20,6 +20,7 @@ def adapt(
     corpus: Annotated[
         Path,
         typer.Argument(
+            metavar="CORPUS",
             help="Documents: a text file with blank lines between them, or one in each line; a .jsonl file with `text` "
             "(and `title`, `label`); or a directory of .txt files."
         ),
@@ -44,8 +45,9 @@ def adapt(
 ) -> None:
     """Find out in minutes whether training without labels helps a model to search your text.
 
-    A few recipes compete on dev documents. Test documents and three fresh seeds decide whether the best of them finds
-    documents better than the unchanged model. To continue after an interruption, run the same command again.
+    A few recipes compete on dev documents. Test documents and three fresh seeds judge the best of them.
+
+    To continue after an interruption, run the same command again.
     """
     from cse_cli.adapt.adapt import adapt as answer
     from cse_cli.jobs.request import RunRequest

@@ -59,6 +59,10 @@ def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monk
         app([*arguments, "--minutes", "20"], standalone_mode=False)
 
 
+def test_help(snapshot, capsys):
+    assert cse("adapt", "--help", capsys=capsys)[1] == snapshot
+
+
 def test_judges_with_other_columns_and_models_that_are_no_transformer(corpus, tmp_path):
     judge = tmp_path / "judge.csv"
     judge.write_text("a,b\n1,2\n", encoding="utf-8")
