@@ -22,7 +22,7 @@ def adapt(
         typer.Argument(
             metavar="CORPUS",
             help="Documents: a text file with blank lines between them, or one in each line; a .jsonl file with `text` "
-            "(and `title`, `label`); or a directory of .txt files."
+            "(and `title`, `label`); or a directory of .txt files.",
         ),
     ],
     model: Annotated[str, typer.Option(help="Directory, name in CSE_MODELS, or ID on the Hub.")],

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from cse_cli.core.devices import worker_devices
 from cse_cli.core.processes import torchrun_rank
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.request import STALL_SECONDS, RunRequest
 from registry.accelerators import ACCELERATORS, device_count
 from registry.errors import CseError
-
-STALL_SECONDS = 7200.0
-"""Default time without an event after which a run is continued in a new process. An evaluation takes less."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def reduced(cell: Cell, given: Sequence[str | Override] = ()) -> Cell:
     return replace(short, hash=recipe.hash(), resolved=recipe)
 
 
+STALL_SECONDS = 7200.0
+"""Default time without an event after which a run is continued in a new process. An evaluation takes less."""
 RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
 """Tags that `cse` sets in MLflow."""
 
@@ -72,7 +74,7 @@ class RunRequest:
     workers: int | None = None
     processes: int | None = None
     cluster: str | None = None
-    stall_timeout: float = 7200.0
+    stall_timeout: float = STALL_SECONDS
     dry_run: bool = False
     as_json: bool = False
     quiet: bool = False

@@ -274,10 +274,6 @@ def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
     return " · ".join([label, *scores, duration(result.seconds), *left])
 
 
-RunPlan = dict[str, Any]
-"""JSON-ready result of `describe_run`."""
-
-
 def print_results(results: Sequence[Result]) -> None:
     """Print the table of seeds of each experiment, with what is unusual about its runs, and their speed."""
     with stdout_console() as out:
@@ -375,7 +371,7 @@ def _mean(text: str, values: Sequence[float | None]) -> str:
     return text.format(statistics.mean(known)) if known else ""
 
 
-def describe_run(job: Job, prepared: Prepared) -> RunPlan:
+def describe_run(job: Job, prepared: Prepared) -> dict[str, Any]:
     """Return the plan of a run, with its first batch."""
     recipe = job.loaded.recipe
     weights = list(prepared.experiment.method.parameters())
@@ -414,7 +410,7 @@ def _size(tokens: Tokens) -> dict[str, Any]:
     return {"shape": list(tokens.ids.shape), "real_tokens": int(tokens.mask.sum())}
 
 
-def print_plans(plans: Sequence[RunPlan], place: str) -> None:
+def print_plans(plans: Sequence[Mapping[str, Any]], place: str) -> None:
     """Print the plans of all runs and their placement."""
     for plan in plans:
         _print_plan(plan)
@@ -423,7 +419,7 @@ def print_plans(plans: Sequence[RunPlan], place: str) -> None:
             out.print(Text(f"{counted(len(plans), 'run')}, {place}"), soft_wrap=True)
 
 
-def _print_plan(plan: RunPlan) -> None:
+def _print_plan(plan: Mapping[str, Any]) -> None:
     steps = f"{plan['steps']:,} steps of {plan['batch_size']} sentences" if plan["steps"] else "no training"
     rows = [
         ("device", f"{plan['device']}, {plan['precision']}"),
