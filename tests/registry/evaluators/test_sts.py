@@ -168,7 +168,7 @@ def test_own_pairs_score_as_a_data_set_does_and_are_traceable(pairs, own):
     [
         ({}, "sts: neither `dataset` nor `file`"),
         ({"dataset": "stsb", "file": "own.csv"}, "sts: both dataset 'stsb' and file 'own.csv'"),
-        ({"file": "nowhere.csv"}, r"no pair file at nowhere\.csv"),
+        ({"file": "nowhere.csv"}, r"no table at nowhere\.csv"),
         ({"dataset": "stsb", "bootstrap": -1}, "should be at least 0, not -1"),
         ({"dataset": "stsb", "level": 1.0}, "less than 1"),
     ],
