@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import time
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,7 +26,8 @@ from cse_cli.adapt.study import (
 )
 from cse_cli.adapt.view import draw, print_answer
 from cse_cli.core.console import Screen, write_json
-from cse_cli.core.formatting import duration, to_toml
+from cse_cli.core.formatting import duration
+from cse_cli.core.plotting import save_figures
 from cse_cli.jobs.launch import run_study
 from cse_cli.jobs.plan import measure
 from cse_cli.jobs.request import RunRequest
@@ -38,7 +39,7 @@ from registry.errors import CseError
 from registry.resources import catalog
 from registry.resources.models import load_tokenizer
 
-ASKED = "adapt.toml"
+ASKED = "adapt.json"
 FEWEST, MOST = 10, 300
 """Steps of each training. With fewer, nothing changes. 300 steps read 5,000 documents four times."""
 PLANNED = 0.8
@@ -115,7 +116,7 @@ def adapt(
         found = differences(unchanged, candidate)
         words = {name: of["mrr"] for name, of in unchanged[0].word_overlap.items() if name in found and "mrr" in of}
         word, sentence = verdict(found, chosen)
-        draw(found, f"{model}, {chosen}", folder)
+        save_figures(draw(found, f"{model}, {chosen}"), folder)
         if word == "better":
             shutil.copytree(folder_of(candidate[0].run_id or "") / MODEL, folder / MODEL, dirs_exist_ok=True)
     if request.as_json:
@@ -149,7 +150,7 @@ def _prepare(
     screen: Screen,
 ) -> dict[str, dict[str, Any]]:
     """Write the race, with the number of steps for the time, unless an earlier command has. Return the judges."""
-    before = tomllib.loads(file.read_text(encoding="utf-8")) if (file := folder / ASKED).is_file() else asked
+    before = json.loads(file.read_text(encoding="utf-8")) if (file := folder / ASKED).is_file() else asked
     if changed := [key for key in {**before, **asked} if before.get(key) != asked.get(key)]:
         raise CseError(
             f"{folder} has the result for another {' and '.join(changed)}",
@@ -172,7 +173,7 @@ def _prepare(
     steps = min(MOST, int((PLANNED * 60 * asked["minutes"] - scoring) / trainings / measured.step))
     steps = steps if steps >= FEWEST else 0
     write_race(folder, model, pooling, steps)
-    file.write_text(to_toml(asked), encoding="utf-8")
+    file.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
     training = f"{trainings} trainings of {steps} steps" if steps else "no time to train, only to whiten"
     screen.write(
         f"{len(corpus.train):,} documents train, {len(corpus.dev)} choose, {len(corpus.test)} judge · {training} · "

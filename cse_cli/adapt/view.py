@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+
+from matplotlib.figure import Figure
 
 from cse_cli.adapt.judge import Difference
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import interval, signed
-from cse_cli.core.plotting import BLUE, GUIDE, PAGE, Heading, label_axes, new_figure, save_figures
+from cse_cli.core.plotting import BLUE, GUIDE, PAGE, Heading, label_axes, new_figure
 from cse_cli.core.results import Scores
 from cse_cli.core.tables import as_rich, plain_table
 
@@ -23,8 +24,8 @@ MEASURES = {
 """Evaluator of the verdict → what it measures, in the order of the table."""
 
 
-def draw(found: Mapping[str, Difference], what: str, folder: Path) -> None:
-    """Draw the differences with their intervals, as verdict.svg and verdict.png."""
+def draw(found: Mapping[str, Difference], what: str) -> Iterator[tuple[str, Figure]]:
+    """Yield the figure "verdict": the differences with their intervals."""
     names = [name for name in reversed(MEASURES) if name in found]
     heading = Heading(f"{what}: difference from the unchanged model", "mean and 95 % interval over documents and seeds")
     figure = new_figure(heading, PAGE, 0.5 + 0.3 * len(names))
@@ -35,7 +36,8 @@ def draw(found: Mapping[str, Difference], what: str, folder: Path) -> None:
         axes.plot(one.value, place, "o", color=BLUE)
     label_axes(axes, "points", "", grid="x")
     axes.set_yticks(range(len(names)), [MEASURES[name] for name in names])
-    save_figures([("verdict", figure)], folder)
+    axes.set_ylim(-0.5, len(names) - 0.5)
+    yield "verdict", figure
 
 
 def print_answer(

@@ -69,4 +69,4 @@ def test_judges_with_other_columns_and_models_that_are_no_transformer(corpus, tm
     given = ["adapt", str(corpus), "--model", str(tiny_bert(tmp_path)), "--out", str(tmp_path / "out")]
     with refuses("adapt.judge_columns", "the columns a, b", "query,document"):
         app([*given, "--judge", str(judge)], standalone_mode=False)
-    assert not (tmp_path / "out" / "adapt.toml").exists()
+    assert not (tmp_path / "out" / "adapt.json").exists()
