@@ -31,7 +31,7 @@ HOMES = {
         r"|jobs\.(plan|screen|study)|runs\.listing)"
     ),
     "typer": r"cse_cli\.(app|cli\.\w+|recipe\.completion)",
-    "matplotlib": r"cse_cli\.(adapt\.view|core\.plotting)|cse_cli\.analysis\.(pages|curves|\w*figures?)|cse_cli\.tuning\.plots",
+    "matplotlib": r"cse_cli\.(adapt\.view|core\.plotting|analysis\.(pages|curves|\w*figures?)|tuning\.plots)",
 }
 """Library → modules that may import it."""
 METHODS = {

@@ -46,27 +46,31 @@ class Document:
         """Whether the document has enough words to be searched by one of its passages."""
         return len(self.pieces) >= PASSAGES * PASSAGE
 
-    def passage(self, rng: random.Random) -> tuple[str, str]:
-        """Return a random passage, and the document without it."""
+    def passages(self, rng: random.Random, most: int = 3) -> list[tuple[str, str]]:
+        """Return random passages, each with the document without all of them. They have at most half of its words."""
         pieces = self.pieces
-        joint = " " if " " in self.text else ""
-        start = rng.randrange(len(pieces) - PASSAGE + 1)
-        rest = [*pieces[:start], *pieces[start + PASSAGE :]]
-        return joint.join(pieces[start : start + PASSAGE]), joint.join(rest[:LONGEST])
+        count = max(1, min(most, len(pieces) // (2 * PASSAGE)))
+        size = len(pieces) // count
+        starts = [part * size + rng.randrange(size - PASSAGE + 1) for part in range(count)]
+        taken = {at for start in starts for at in range(start, start + PASSAGE)}
+        rest = self._joined([piece for at, piece in enumerate(pieces) if at not in taken][:LONGEST])
+        return [(self._joined(pieces[start : start + PASSAGE]), rest) for start in starts]
 
     @property
     def start(self) -> str:
         """The first words of the document."""
-        return (" " if " " in self.text else "").join(self.pieces[:LONGEST])
+        return self._joined(self.pieces[:LONGEST])
 
     def halves(self) -> tuple[str, str]:
         """Return the first words of both halves, which are divided at the end of a sentence if one is near."""
-        pieces = self.pieces
-        joint, half = " " if " " in self.text else "", LONGEST // 2
+        pieces, half = self.pieces, LONGEST // 2
         quarter, middle = len(pieces) // 4, len(pieces) // 2
         ends = [at for at in range(quarter, len(pieces) - quarter) if pieces[at - 1][-1] in ".!?;。！？；"]
         cut = min(ends, key=lambda at: abs(at - middle), default=middle)
-        return joint.join(pieces[:cut][:half]), joint.join(pieces[cut:][:half])
+        return self._joined(pieces[:cut][:half]), self._joined(pieces[cut:][:half])
+
+    def _joined(self, pieces: Sequence[str]) -> str:
+        return (" " if " " in self.text else "").join(pieces)
 
 
 def read_documents(path: Path) -> list[Document]:

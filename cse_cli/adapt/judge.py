@@ -96,9 +96,9 @@ def differences(unchanged: Sequence[Result], candidate: Sequence[Result]) -> dic
     """Return evaluator → difference, for each evaluator with values for its queries or pairs.
 
     With dₛᵢ the difference for query i with seed s, the interval of the mean is ± √(a² + b²): a is the half width of
-    Student's interval over the n queries, each the mean over seeds, and b that over the S seeds, each the mean over
-    queries. It holds for other documents and other seeds. For Spearman's correlation, a has the standard error of
-    resampled pairs.
+    Student's interval over the documents, with the mean over seeds for each query and the standard error of clusters of
+    queries with the same answer, and b that over the seeds, with the mean over queries for each. It holds for other
+    documents and other seeds. For Spearman's correlation, a has the standard error of resampled pairs.
 
     Source: half widths of independent parts add in quadrature (Zou and Donner 2008, Statistics in Medicine 27:1693).
     """
@@ -111,8 +111,11 @@ def difference(before: Values, after: Sequence[Values]) -> Difference:
     if "reciprocal_rank" in before:
         base = before["reciprocal_rank"]
         each = np.array([run["reciprocal_rank"] for run in after]) - base
-        score, of_seeds, number = float(base.mean()), each.mean(axis=1), len(base)
-        error = float(each.mean(axis=0).std(ddof=1)) / number**0.5
+        score, of_seeds = float(base.mean()), each.mean(axis=1)
+        answers, of_answer = np.unique(before["answer"], return_inverse=True)
+        sums = np.bincount(of_answer, weights=each.mean(axis=0) - each.mean())
+        number = len(answers)
+        error = float((sums**2).sum() * number / (number - 1)) ** 0.5 / len(base)
     else:
         gold, cosines = before["gold"], [before["cosine"], *(run["cosine"] for run in after)]
         rho = spearman(gold, cosines)

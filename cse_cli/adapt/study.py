@@ -33,9 +33,9 @@ PAIR = ("query", "positive")
 def write_tables(folder: Path, corpus: Corpus) -> None:
     """Write the pairs that train, choose and judge."""
     rng = random.Random(0)
-    write_table(folder / "train.tsv", ("text", *PAIR), [(one.text, *one.passage(rng)) for one in corpus.train])
-    write_table(folder / "dev.tsv", PAIR, [one.passage(rng) for one in corpus.dev])
-    write_table(folder / "passages.tsv", PAIR, [one.passage(rng) for one in corpus.test])
+    write_table(folder / "train.tsv", ("text", *PAIR), [(one.text, *one.passages(rng, 1)[0]) for one in corpus.train])
+    write_table(folder / "dev.tsv", PAIR, [pair for one in corpus.dev for pair in one.passages(rng)])
+    write_table(folder / "passages.tsv", PAIR, [pair for one in corpus.test for pair in one.passages(rng)])
     write_table(folder / "halves.tsv", PAIR, [one.halves() for one in corpus.test])
 
 

@@ -95,8 +95,13 @@ class RetrievalAtK(PairEvaluator):
         return _metrics(found)
 
     def series(self) -> Mapping[str, Sequence[float]]:
-        """Return "reciprocal_rank", of the first right answer of each query."""
-        return {"reciprocal_rank": self._first} if self._first else {}
+        """Return "reciprocal_rank" of each query's first right answer, and "answer".
+
+        This is the number of the right answer, or a negative number of its own for a query with several.
+        """
+        asked = enumerate(self._questions().right)
+        answers = [float(right[0]) if len(right) == 1 else -1.0 - place for place, right in asked]
+        return {"reciprocal_rank": self._first, "answer": answers} if self._first else {}
 
     def word_overlap(self) -> dict[str, float]:
         """Return the metrics with `registry.words.bm25` instead of the cosine. Ties go against it."""

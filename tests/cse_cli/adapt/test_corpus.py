@@ -88,14 +88,17 @@ def test_too_little_and_too_short() -> None:
 
 
 def test_passages_and_halves() -> None:
-    document = Document(" ".join(map(str, range(40))))
-    passage, rest = document.passage(random.Random(3))
-    start = int(passage.split()[0])
-    assert passage.split() == [str(number) for number in range(start, start + 10)]
-    assert sorted([*passage.split(), *rest.split()], key=int) == [str(number) for number in range(40)]
-    assert document.halves() == (" ".join(map(str, range(20))), " ".join(map(str, range(20, 40))))
+    numbers = [str(number) for number in range(70)]
+    found = Document(" ".join(numbers)).passages(random.Random(3))
+    assert len({rest for _, rest in found}) == 1
+    passages = [passage.split() for passage, _ in found]
+    assert all(numbers[int(one[0]) : int(one[0]) + 10] == one for one in passages)
+    assert sorted([*sum(passages, []), *found[0][1].split()], key=int) == numbers  # noqa: RUF017
+    assert [len(Document(" ".join(numbers[:n])).passages(random.Random(0))) for n in (30, 40, 60, 70)] == [1, 2, 3, 3]
+    document = Document(" ".join(numbers[:40]))
+    assert document.halves() == (" ".join(numbers[:20]), " ".join(numbers[20:40]))
     ends = Document("a b c d e f g h. i j k l m n o p q r s t")
     assert ends.halves()[0] == "a b c d e f g h."  # the end of a sentence in the middle half
     chinese = Document("".join(chr(0x4E00 + number) for number in range(60)))
     assert chinese.is_long
-    assert [len(part) for part in chinese.passage(random.Random(0))] == [10, 50]
+    assert [len(part) for part in chinese.passages(random.Random(0))[0]] == [10, 30]

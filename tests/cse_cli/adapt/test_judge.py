@@ -10,7 +10,7 @@ from cse_cli.adapt.judge import Difference, difference, verdict
 
 
 def of(values):
-    return {"reciprocal_rank": np.asarray(values, dtype=float)}
+    return {"reciprocal_rank": np.asarray(values, dtype=float), "answer": np.arange(len(values), dtype=float)}
 
 
 def test_one_seed_is_a_t_test_over_documents():
@@ -20,6 +20,16 @@ def test_one_seed_is_a_t_test_over_documents():
     low, high = ttest_1samp(after - before, 0).confidence_interval()
     expected = [100 * value for value in (before.mean(), (after - before).mean(), low, high)]
     assert [found.before, found.value, found.low, found.high] == pytest.approx(expected)
+
+
+def test_queries_with_the_same_answer_count_once():
+    rng = np.random.default_rng(0)
+    before, after = rng.random(50), rng.random(50)
+    twice = [
+        {"reciprocal_rank": np.repeat(values, 2), "answer": np.repeat(np.arange(50.0), 2)} for values in (before, after)
+    ]
+    once, found = difference(of(before), [of(after)]), difference(twice[0], [twice[1]])
+    assert [found.value, found.low, found.high] == pytest.approx([once.value, once.low, once.high])
 
 
 def test_seeds_that_differ_equally_for_all_documents_are_a_t_test_over_seeds():

@@ -61,7 +61,7 @@ def test_reciprocal_ranks_and_bm25(tmp_path):
     evaluator = RetrievalAtK(file=file)
     assert evaluator.series() == {}
     found = evaluator(by_angle)
-    assert evaluator.series() == {"reciprocal_rank": pytest.approx([1, 1 / 2, 1])}
+    assert evaluator.series() == {"reciprocal_rank": pytest.approx([1, 1 / 2, 1]), "answer": [0, 1, -3]}
     assert found["mrr"] == pytest.approx(100 * sum(evaluator.series()["reciprocal_rank"]) / 3)
     rows = [("red cat", "a red cat sleeps"), ("dog", "the dog is red"), ("bird", "nothing in common"), ("sun", "x")]
     # "red" and "cat" find theirs, "dog" finds its own, and without a common word every candidate is as near.
