@@ -14,7 +14,7 @@ from registry.errors import CseError, MissingError
 from registry.resources import catalog
 
 LEAST = 200
-"""Minimum number of documents with `PASSAGES` passages. Half of the held-out ones judge."""
+"""Minimum number of documents, and of those that are long enough. A quarter of these judge."""
 PASSAGE = 10
 """Words of a passage: the length of a typical query."""
 PASSAGES = 3
