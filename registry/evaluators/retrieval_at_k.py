@@ -97,7 +97,7 @@ class RetrievalAtK(PairEvaluator):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return "reciprocal_rank" of each query's first right answer, and "answer".
 
-        This is the number of the right answer, or a negative number of its own for a query with several.
+        This is the number of the right answer, or another number for each query with several.
         """
         asked = enumerate(self._questions().right)
         answers = [float(right[0]) if len(right) == 1 else -1.0 - place for place, right in asked]
