@@ -173,7 +173,7 @@ def _prepare(
     steps = min(MOST, int((PLANNED * 60 * asked["minutes"] - scoring) / trainings / measured.step))
     steps = steps if steps >= FEWEST else 0
     write_race(folder, model, pooling, steps)
-    file.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(asked) + "\n", encoding="utf-8")
     training = f"{trainings} trainings of {steps} steps" if steps else "no time to train, only to whiten"
     screen.write(
         f"{len(corpus.train):,} documents train, {len(corpus.dev)} choose, {len(corpus.test)} judge · {training} · "
