@@ -17,8 +17,8 @@ LEAST = 200
 """Minimum number of documents, and of those that are long enough. A quarter of these judge."""
 PASSAGE = 10
 """Words of a passage: the length of a typical query."""
-PASSAGES = 3
-"""Minimum length of a document, in passages. Shorter texts do not show what helps a search."""
+SHORTEST = 30
+"""Minimum number of words of a document. Shorter texts do not show what helps a search."""
 LONGEST = 96
 """Words of a document that are searched, and twice the words of a half."""
 TEST, DEV = 500, 300
@@ -44,7 +44,7 @@ class Document:
     @property
     def is_long(self) -> bool:
         """Whether the document has enough words to be searched by one of its passages."""
-        return len(self.pieces) >= PASSAGES * PASSAGE
+        return len(self.pieces) >= SHORTEST
 
     def passages(self, rng: random.Random, most: int = 3) -> list[tuple[str, str]]:
         """Return random passages, each with the document without all of them. They have at most half of its words."""
@@ -95,10 +95,11 @@ def read_documents(path: Path) -> list[Document]:
         files = sorted(path.rglob("*.txt"))
         return [_titled(_read(file), file.parent.name if file.parent != path else "") for file in files]
     text = _read(path)
+    lines = text.removesuffix("\n").split("\n")  # not `splitlines`, which also divides at U+2028 and others
     if path.suffix == ".jsonl":
-        return list(_parse(path, text.splitlines()))
+        return list(_parse(path, lines))
     parts = re.split(r"\n(?:[ \t]*\n)+", text.strip())
-    return [_titled(part) for part in parts] if len(parts) > 1 else [Document(line) for line in text.splitlines()]
+    return [_titled(part) for part in parts] if len(parts) > 1 else [Document(line) for line in lines]
 
 
 def _read(path: Path) -> str:
@@ -173,7 +174,7 @@ def divide(found: Sequence[Document], name: str, evaluated: frozenset[str]) -> C
     if len(long) < LEAST:
         words = sorted(len(one.pieces) for one in kept.values())[len(kept) // 2]
         raise CseError(
-            f"{name}: no answer without labels. {len(long)} of {len(kept):,} documents have {PASSAGES * PASSAGE} words "
+            f"{name}: no answer without labels. {len(long)} of {len(kept):,} documents have {SHORTEST} words "
             f"or more (median: {words}), and shorter ones do not show what helps a search",
             "use longer documents, or compare recipes with labels: docs/tutorials/adapt.md",
             code="adapt.cannot_tell",

@@ -33,6 +33,8 @@ def test_lines_paragraphs_json_and_directories(tmp_path: Path) -> None:
     assert read_documents(paragraphs) == [
         Document("The text.\n More.", "A heading"), Document("No heading here.\nMore text."), Document("alone"),
     ]  # fmt: skip
+    lines.write_text("one\u2028line\nsecond line", encoding="utf-8")
+    assert read_documents(lines) == [Document("one\u2028line"), Document("second line")]
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"text": "a", "title": "b", "label": 3}) + '\n\n{"text": "c"}\n', encoding="utf-8")
     assert read_documents(rows) == [Document("a", "b", "3"), Document(""), Document("c")]
