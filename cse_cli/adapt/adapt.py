@@ -122,7 +122,7 @@ def adapt(
     if request.as_json:
         write_json({
             "verdict": word, "sentence": sentence, "chosen": chosen, "dev": dev,
-            "differences": {name: asdict(one) for name, one in found.items()}, "bm25": words,
+            "differences": {name: asdict(one) for name, one in found.items()}, "word_overlap": words,
             "model": str(folder / MODEL) if word == "better" else None, "seconds": time.monotonic() - began,
         })  # fmt: skip
     else:

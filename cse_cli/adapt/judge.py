@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from cse_cli.core.results import SERIES_FOLDER, Result, read_series
 from cse_cli.runs.record import folder_of
 from registry.errors import CseError
 from registry.resources import catalog
+from registry.resources.rows import Column, File
 from registry.statistics import resampled_spearman, spearman
 
 MARGIN = 1.0
@@ -27,13 +27,14 @@ MARGIN = 1.0
 RESAMPLES = 1000
 LABELED = 300
 """Maximum number of texts with labels that judge."""
+LABELS = (Column("", "text"), Column("", "label"))
 
 
 def find_judges(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, dict[str, Any]]:
     """Return the evaluators with labels: titles and labels of the corpus, and a table of the user.
 
     Raises:
-        CseError: If the table has other columns.
+        CseError: If the table has other columns, or no header.
         MissingError: If it does not exist.
     """
     judges: dict[str, dict[str, Any]] = {}
@@ -45,26 +46,25 @@ def find_judges(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, d
         judges["labels"] = _same_label(folder / "labels.tsv", ((one.start, one.label) for one in corpus.test))
     if judge is None:
         return judges
-    catalog.require_own_file(str(judge), "table with labels", "give a .csv or .tsv file with a header")
-    with judge.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t" if judge.suffix == ".tsv" else ","))
-    columns, own = {*(rows[0] if rows else ())}, {"file": str(judge.absolute())}
+    path = catalog.require_own_file(str(judge), "table with labels", "give a .csv or .tsv file with a header")
+    table, own = File(path), {"file": str(path)}
+    columns = set(table.header())
     if columns >= {"query", "document"}:
         judges["judge"] = {"name": "retrieval_at_k", **own, "positive_column": "document"}
     elif columns >= {"sentence1", "sentence2", "score"}:
         judges["judge"] = {"name": "sts", **own}
     elif columns >= {"text", "label"}:
-        judges["judge"] = _same_label(folder / "judge.tsv", ((row["text"], row["label"]) for row in rows))
+        judges["judge"] = _same_label(folder / "judge.tsv", (cells for _, cells in table.read(LABELS)))
     else:
         raise CseError(
-            f"--judge {judge}: it has the columns {', '.join(sorted(map(str, columns))) or '(none)'}",
+            f"--judge {judge}: it has the columns {', '.join(sorted(columns))}",
             "use the columns query,document, or text,label, or sentence1,sentence2,score",
             code="adapt.judge_columns",
         )
     return judges
 
 
-def _same_label(file: Path, labeled: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def _same_label(file: Path, labeled: Iterable[Sequence[str]]) -> dict[str, Any]:
     """Write each text next to each other one that has its label, and return the evaluator of these pairs."""
     texts = dict([(" ".join(text.split()), label) for text, label in labeled if label][:LABELED])
     pairs = [(one, other) for one, label in texts.items() for other in texts if one != other and texts[other] == label]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -52,5 +54,6 @@ def adapt(
     from cse_cli.adapt.adapt import adapt as answer
     from cse_cli.jobs.request import RunRequest
 
-    request = RunRequest(device=device, workers=workers, quiet=quiet, as_json=json_)
+    command = shlex.join(["cse", *sys.argv[1:]])
+    request = RunRequest(device=device, workers=workers, quiet=quiet, as_json=json_, written=command)
     answer(corpus, model, pooling, minutes=minutes, out=out, judge=judge, request=request)

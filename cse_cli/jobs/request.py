@@ -82,6 +82,8 @@ class RunRequest:
     tags: Sequence[str] = ()
     again: bool = False
     fast_dev_run: bool = False
+    written: str = ""
+    """Command line that continues these runs, if it is not that of `cse run`."""
 
     def settings(self) -> list[str]:
         """Return the options that change the recipes, as words of a command."""
@@ -91,6 +93,8 @@ class RunRequest:
 
     def command(self) -> str:
         """Return the command of this request, which skips finished runs and resumes interrupted ones."""
+        if self.written:
+            return self.written
         options = {"--seed": self.seed, "--seeds": self.seeds, "--name": self.name,
                    "--workers": self.workers, "--processes": self.processes, "--cluster": self.cluster}  # fmt: skip
         options |= {"--device": self.device} if self.device != "auto" else {}

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from cse_cli.adapt import adapt as module
+from cse_cli.adapt.corpus import Corpus
+from cse_cli.adapt.judge import find_judges
 from cse_cli.app import app
 from cse_cli.recipe.study import load_study
 from cse_cli.runs.index import all_runs
+from tests.cse_cli.test_scripting import DOCUMENTS
 from tests.support.command import cse
 from tests.support.errors import refuses
 from tests.support.tiny import WORDS, tiny_bert
@@ -43,15 +46,15 @@ def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monk
     code, printed, _ = cse(*arguments, "--json", capsys=capsys)
     assert code == 0
     found = json.loads(printed)
-    assert found["chosen"] in {"whitened", "trained, 5e-05", "trained, 0.0002", "unchanged"}
+    assert found.keys() == {"schema_version", *DOCUMENTS["adapt"]}
     assert set(found["dev"]) <= {"unchanged", "whitened", "trained, 5e-05", "trained, 0.0002"}
+    assert found["chosen"] == max(found["dev"], key=found["dev"].get) != "unchanged"
+    assert set(found["differences"]) == {"dev", "passages", "halves", "kept", "titles", "labels", "judge"}
+    assert set(found["word_overlap"]) == {"dev", "passages", "halves", "titles", "labels", "judge"}
+    assert (out / "model").is_dir() == (found["verdict"] == "better")
+    assert (out / "verdict.png").is_file()
+    assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
     runs = len(all_runs())
-    if found["chosen"] != "unchanged":
-        assert set(found["differences"]) == {"dev", "passages", "halves", "kept", "titles", "labels", "judge"}
-        assert set(found["bm25"]) == {"dev", "passages", "halves", "titles", "labels", "judge"}
-        assert (out / "model").is_dir() == (found["verdict"] == "better")
-        assert (out / "verdict.png").is_file()
-        assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
     code, printed, _ = cse(*arguments, capsys=capsys)  # nothing runs again
     assert (code, len(all_runs())) == (0, runs)
     assert "dev documents" in printed
@@ -70,3 +73,16 @@ def test_judges_with_other_columns_and_models_that_are_no_transformer(corpus, tm
     with refuses("adapt.judge_columns", "the columns a, b", "query,document"):
         app([*given, "--judge", str(judge)], standalone_mode=False)
     assert not (tmp_path / "out" / "adapt.json").exists()
+
+
+def test_tables_with_labels(tmp_path):
+    none, judge = Corpus([], [], [], []), tmp_path / "labels.csv"
+    judge.write_text('text,label\n"a, b",x\nc,y\nd,x\n', encoding="utf-8")
+    made = find_judges(tmp_path, none, judge)["judge"]
+    assert made == {"name": "retrieval_at_k", "file": str(tmp_path / "judge.tsv")}
+    assert (tmp_path / "judge.tsv").read_text(encoding="utf-8") == "query\tpositive\na, b\td\nd\ta, b\n"
+    judge.write_text("sentence1,sentence2,score\na,b,1\n", encoding="utf-8")
+    assert find_judges(tmp_path, none, judge)["judge"] == {"name": "sts", "file": str(judge)}
+    judge.write_text("text,label\na\n", encoding="utf-8")
+    with refuses("data.malformed_row", "labels.csv:2"):
+        find_judges(tmp_path, none, judge)
