@@ -240,12 +240,12 @@ def _listing_path(repository: Repository) -> Path:
     return repository.folder / "trees" / f"{repository.revision}.json"
 
 
-def missing_bytes(repository: Repository, patterns: Patterns, *, ask: bool = False) -> int | None:
+def missing_bytes(repository: Repository, patterns: Patterns, *, ask: bool = False, hint: str = "") -> int | None:
     """Return the size of the files that `fetch` would download. None if only the Hub knows it, unless `ask` asks it."""
     commit = commit_of(repository)
     if not ask and (commit is None or _stored_listing(replace(repository, revision=commit)) is None):
         return None
-    found, files = look_up(repository)
+    found, files = look_up(repository, hint=hint)
     return sum(file.size for file in _select(files, patterns) if not _is_stored(found, file))
 
 
@@ -406,18 +406,25 @@ def _remove(repository: Repository, file: RemoteFile) -> None:
         path.unlink(missing_ok=True)
 
 
-@cache
 def unreachable() -> str | None:
-    """Return why the Hub cannot be used, or None. Sends one request per process."""
-    from huggingface_hub import constants, get_session
+    """Return why the Hub cannot be used, or None."""
+    from huggingface_hub import constants
 
     if constants.is_offline_mode():
         return f"{OFFLINE} forbids requests to the Hub"
+    return None if responds(constants.ENDPOINT) else f"the Hub at {constants.ENDPOINT} does not respond"
+
+
+@cache
+def responds(endpoint: str) -> bool:
+    """Return whether a server answers one request, which is sent once per process."""
+    from huggingface_hub import get_session
+
     try:
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+        get_session().head(endpoint, timeout=PATIENCE)
     except (http().HTTPError, http().InvalidURL, OSError):
-        return f"the Hub at {constants.ENDPOINT} does not respond"
-    return None
+        return False
+    return True
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
         return ModelState(path, None, 0, license)
     _require_download(model, about)
     repository = _repositories(model)[0]
-    size = hub.missing_bytes(repository, needed_files, ask=ask_hub)
+    size = hub.missing_bytes(repository, needed_files, ask=ask_hub, hint=similar(model))
     if size is None and about is not None:
         size = about.bytes
     return ModelState(None, repository, size, license)

@@ -8,6 +8,7 @@ import pytest
 
 import cse_cli
 from cse_cli.core.paths import runs
+from registry.resources import hub
 from tests.support.command import exit_code_of, refused
 
 SIMCSE = "mini/simcse_en"
@@ -159,3 +160,9 @@ def test_a_message_names_only_options_that_the_command_has(command, capsys):
 
 def test_the_names_of_the_package_are_listed():
     assert {"run", "evaluate", "load_model", "__version__"} <= set(dir(cse_cli))
+
+
+@pytest.mark.slow
+def test_a_model_with_a_typo_gets_the_nearest_name_when_the_hub_fails_on_the_way(monkeypatch):
+    monkeypatch.setattr(hub, "unreachable", lambda: None)
+    assert "Did you mean 'mini_en'" in str(refused("data", "download", "mini_enn"))

@@ -40,5 +40,5 @@ def use(hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)  # it sends a request of its own
     ours.forget()
     ours.pin({})
-    ours.unreachable.cache_clear()
+    ours.responds.cache_clear()
     close_session()  # its connections are to the hub of the test before

@@ -345,11 +345,10 @@ def test_a_silent_hub_fails_in_time(remote, monkeypatch):
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr(constants, "ENDPOINT", endpoint)
         monkeypatch.setattr(hub, "PATIENCE", 0.3)
-        hub.unreachable.cache_clear()
         assert hub.unreachable() == f"the Hub at {endpoint} does not respond"
         with refuses("hub.unreachable", "127.0.0.1 does not respond"):
             hub.fetch(ROWS, ["test.tsv"])
-    hub.unreachable.cache_clear()
+    hub.responds.cache_clear()
     monkeypatch.setattr(constants, "ENDPOINT", remote.endpoint)
     assert hub.unreachable() is None
     assert hub.unreachable() is None
