@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.adapt.corpus import Corpus, divide, read_documents
-from cse_cli.adapt.judge import MARGIN, Difference, differences, find_judges, verdict
+from cse_cli.adapt.judge import MARGIN, Difference, differences, verdict
 from cse_cli.adapt.study import (
     RACE,
     RATES,
@@ -20,6 +20,7 @@ from cse_cli.adapt.study import (
     TRAINED,
     UNCHANGED,
     VERDICT,
+    WHITENED,
     write_race,
     write_tables,
     write_verdict,
@@ -94,15 +95,15 @@ def adapt(
             screen.warned(line)
         judges = _prepare(folder, asked, divided, judge, request, screen)
     race = run_study(plan_study(str(folder / RACE), request), request)
-    scores = {cell.row: runs[0].scores for cell in race.plan.cells if (runs := race.results[cell.hash])}
+    runs = {cell.row: done for cell in race.plan.cells if (done := race.results[cell.hash])}
     for error in race.failures.values():
-        if UNCHANGED not in scores:
+        if UNCHANGED not in runs:
             raise error
-    least = scores[UNCHANGED]["kept_dev"]["spearman"] - MARGIN
-    dev = {row: of["dev"]["mrr"] for row, of in scores.items() if of["kept_dev"]["spearman"] >= least}
-    chosen = max(dev, key=lambda row: dev[row])  # the first of equal ones
+    dev = {row: differences(runs[UNCHANGED], of) for row, of in runs.items()}
+    kept = [row for row, of in dev.items() if of["kept_dev"].low >= -MARGIN]
+    chosen = max(kept, key=lambda row: dev[row]["dev"].value)  # the first of equal ones
     found, words = dict[str, Difference](), dict[str, float]()
-    word, sentence = "undecided", "No candidate is better than the unchanged model on dev documents."
+    word, sentence = "undecided", "No candidate that keeps what the model knew is better on dev documents."
     if chosen != UNCHANGED:
         write_verdict(folder, chosen, judges)
         results = []
@@ -121,14 +122,15 @@ def adapt(
             shutil.copytree(folder_of(candidate[0].run_id or "") / MODEL, folder / MODEL, dirs_exist_ok=True)
     if request.as_json:
         write_json({
-            "verdict": word, "sentence": sentence, "chosen": chosen, "dev": dev,
+            "verdict": word, "sentence": sentence, "chosen": chosen,
+            "dev": {row: {name: asdict(one) for name, one in of.items()} for row, of in dev.items()},
             "differences": {name: asdict(one) for name, one in found.items()}, "word_overlap": words,
             "model": str(folder / MODEL) if word == "better" else None, "seconds": time.monotonic() - began,
         })  # fmt: skip
     else:
-        print_answer(scores, found, words, sentence)
-        kept = f"model, recipes, studies and figure in {folder}" if found else f"recipes in {folder}"
-        screen.advise([f"{duration(time.monotonic() - began)} · {kept}"])
+        print_answer(dev, found, words, sentence)
+        written = f"model, recipes, studies and figure in {folder}" if found else f"recipes in {folder}"
+        screen.advise([f"{duration(time.monotonic() - began)} · {written}"])
 
 
 def _unknown_tokens(corpus: Corpus, model: str) -> list[str]:
@@ -158,18 +160,17 @@ def _prepare(
             code="adapt.other_arguments",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    judges = find_judges(folder, corpus, judge)
+    judges = write_tables(folder, corpus, judge)
     if file.is_file():
         return judges
     model, pooling = asked["model"], asked.get("pooling")
     screen.preparing(f"measuring {model}")
-    write_tables(folder, corpus)
     write_race(folder, model, pooling, FEWEST)
     write_verdict(folder, TRAINED[0], judges)
     recipe = cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe
     measured = measure(recipe, SEEDS[0], request.device)
     trainings = len(RATES) + len(SEEDS)
-    scoring = (2 + trainings) * measured.dev + (1 + len(SEEDS)) * measured.evaluation
+    scoring = (1 + len(WHITENED) + trainings) * measured.dev + (1 + len(SEEDS)) * measured.evaluation
     steps = min(MOST, int((PLANNED * 60 * asked["minutes"] - scoring) / trainings / measured.step))
     steps = steps if steps >= FEWEST else 0
     write_race(folder, model, pooling, steps)

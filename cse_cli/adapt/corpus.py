@@ -1,4 +1,4 @@
-"""Documents of a corpus: read, checked, divided into training, dev and test, and written as tables of pairs."""
+"""Documents of a corpus: read, checked, and divided into training, dev and test."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from registry.resources import catalog
 LEAST = 200
 """Minimum number of documents, and of those that are long enough. A quarter of these judge."""
 PASSAGE = 10
-"""Words of a passage: the length of a typical query."""
+"""Words of a passage."""
 SHORTEST = 30
 """Minimum number of words of a document. Shorter texts do not show what helps a search."""
 LONGEST = 96
-"""Words of a document that are searched, and twice the words of a half."""
+"""Words of a document that are searched."""
 TEST, DEV = 500, 300
 """Maximum number of documents that judge, and that choose."""
 TITLE = 20
@@ -46,28 +46,15 @@ class Document:
         """Whether the document has enough words to be searched by one of its passages."""
         return len(self.pieces) >= SHORTEST
 
-    def passages(self, rng: random.Random, most: int = 3) -> list[tuple[str, str]]:
-        """Return random passages, each with the document without all of them. They have at most half of its words."""
+    def passages(self, rng: random.Random, most: int = 3) -> tuple[list[str], str]:
+        """Return random passages, and the start of the document without them. They have at most half of its words."""
         pieces = self.pieces
         count = max(1, min(most, len(pieces) // (2 * PASSAGE)))
         size = len(pieces) // count
         starts = [part * size + rng.randrange(size - PASSAGE + 1) for part in range(count)]
         taken = {at for start in starts for at in range(start, start + PASSAGE)}
-        rest = self._joined([piece for at, piece in enumerate(pieces) if at not in taken][:LONGEST])
-        return [(self._joined(pieces[start : start + PASSAGE]), rest) for start in starts]
-
-    @property
-    def start(self) -> str:
-        """The first words of the document."""
-        return self._joined(self.pieces[:LONGEST])
-
-    def halves(self) -> tuple[str, str]:
-        """Return the first words of both halves, which are divided at the end of a sentence if one is near."""
-        pieces, half = self.pieces, LONGEST // 2
-        quarter, middle = len(pieces) // 4, len(pieces) // 2
-        ends = [at for at in range(quarter, len(pieces) - quarter) if pieces[at - 1][-1] in ".!?;。！？；"]
-        cut = min(ends, key=lambda at: abs(at - middle), default=middle)
-        return self._joined(pieces[:cut][:half]), self._joined(pieces[cut:][:half])
+        rest = [piece for at, piece in enumerate(pieces) if at not in taken][:LONGEST]
+        return [self._joined(pieces[start : start + PASSAGE]) for start in starts], self._joined(rest)
 
     def _joined(self, pieces: Sequence[str]) -> str:
         return (" " if " " in self.text else "").join(pieces)
@@ -184,9 +171,3 @@ def divide(found: Sequence[Document], name: str, evaluated: frozenset[str]) -> C
     held = {one.text for one in long[: test + dev]}
     train = [one for one in kept.values() if one.text not in held and len(one.pieces) >= 2 * PASSAGE]
     return Corpus(train, long[test : test + dev], long[:test], notes)
-
-
-def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table with tabs between the columns. Cells have no tabs."""
-    lines = ["\t".join(columns), *("\t".join(row) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

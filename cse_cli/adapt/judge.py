@@ -3,73 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from cse_cli.adapt.corpus import Corpus, write_table
-from cse_cli.adapt.study import PAIR
 from cse_cli.core.formatting import signed
 from cse_cli.core.results import SERIES_FOLDER, Result, read_series
 from cse_cli.runs.record import folder_of
-from registry.errors import CseError
-from registry.resources import catalog
-from registry.resources.rows import Column, File
 from registry.statistics import resampled_spearman, spearman
 
 MARGIN = 1.0
 """Points of Spearman's correlation on `stsb_open` that a candidate may lose."""
 RESAMPLES = 1000
-LABELED = 300
-"""Maximum number of texts with labels that judge."""
-LABELS = (Column("", "text"), Column("", "label"))
-
-
-def find_judges(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the evaluators with labels: titles and labels of the corpus, and a table of the user.
-
-    Raises:
-        CseError: If the table has other columns, or no header.
-        MissingError: If it does not exist.
-    """
-    judges: dict[str, dict[str, Any]] = {}
-    titled = [(one.title, one.start) for one in corpus.test if one.title]
-    if 2 * len(titled) > len(corpus.test):
-        write_table(folder / "titles.tsv", PAIR, titled)
-        judges["titles"] = {"name": "retrieval_at_k", "file": str(folder / "titles.tsv")}
-    if len({one.label for one in corpus.test}) > 1:
-        judges["labels"] = _same_label(folder / "labels.tsv", ((one.start, one.label) for one in corpus.test))
-    if judge is None:
-        return judges
-    path = catalog.require_own_file(str(judge), "table with labels", "give a .csv or .tsv file with a header")
-    table, own = File(path), {"file": str(path)}
-    columns = set(table.header())
-    if columns >= {"query", "document"}:
-        judges["judge"] = {"name": "retrieval_at_k", **own, "positive_column": "document"}
-    elif columns >= {"sentence1", "sentence2", "score"}:
-        judges["judge"] = {"name": "sts", **own}
-    elif columns >= {"text", "label"}:
-        judges["judge"] = _same_label(folder / "judge.tsv", (cells for _, cells in table.read(LABELS)))
-    else:
-        raise CseError(
-            f"--judge {judge}: it has the columns {', '.join(sorted(columns))}",
-            "use the columns query,document, or text,label, or sentence1,sentence2,score",
-            code="adapt.judge_columns",
-        )
-    return judges
-
-
-def _same_label(file: Path, labeled: Iterable[Sequence[str]]) -> dict[str, Any]:
-    """Write each text next to each other one that has its label, and return the evaluator of these pairs."""
-    texts = dict([(" ".join(text.split()), label) for text, label in labeled if label][:LABELED])
-    pairs = [(one, other) for one, label in texts.items() for other in texts if one != other and texts[other] == label]
-    write_table(file, PAIR, pairs)
-    return {"name": "retrieval_at_k", "file": str(file)}
 
 
 @dataclass(frozen=True)
@@ -132,16 +80,19 @@ def difference(before: Values, after: Sequence[Values]) -> Difference:
 def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
     """Return a word and a sentence: whether the chosen candidate finds documents better than the unchanged model.
 
-    It is "better" only if the whole interval of `passages` is above 0, that of `halves` is not below 0, and the model
+    It is "better" only if the whole interval of `keywords` is above 0, that of `passages` is not below 0, and the model
     lost no more than `MARGIN` points on `stsb_open`.
     """
-    purpose, halves, kept = found["passages"], found["halves"], found["kept"]
+    purpose, passages, kept = found["keywords"], found["passages"], found["kept"]
     size = f"{signed(purpose.value)} ({signed(purpose.low)} to {signed(purpose.high)})"
     if purpose.low <= 0:
         word = "worse" if purpose.high < 0 else "undecided"
         return word, f"No gain is shown over the unchanged model: the best candidate ({chosen}) differs by {size}."
-    if halves.high < 0:
-        return "undecided", f"Not clear: the model ({chosen}) finds passages better, {size}, and halves worse."
+    if passages.high < 0:
+        return (
+            "undecided",
+            f"Not clear: the model ({chosen}) finds documents better by keywords, {size}, but worse by passages.",
+        )
     if kept.value < -MARGIN:
         lost = f"{-kept.value:.1f} points on stsb_open"
         return "forgets", f"The model ({chosen}) finds your documents better, {size}, but loses {lost}."

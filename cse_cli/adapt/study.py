@@ -7,36 +7,94 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import tomlkit
 
-from cse_cli.adapt.corpus import Corpus, write_table
+from cse_cli.adapt.corpus import Corpus
 from cse_cli.core.formatting import to_toml
 from registry import ENCODERS
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
+from registry.resources import catalog
+from registry.resources.rows import Column, File
+from registry.words import words
 
 RACE, VERDICT = "race.toml", "verdict.toml"
-UNCHANGED, WHITENED = "unchanged", "whitened"
-RATES = (5e-5, 2e-4)
+UNCHANGED = "unchanged"
+STRENGTHS, RATES = (0.25, 0.5), (5e-5, 2e-4)
+WHITENED = tuple(f"whitened, {strength:g}" for strength in STRENGTHS)
 TRAINED = tuple(f"trained, {rate:g}" for rate in RATES)
 """Rows of the race whose results depend on the seed."""
 SEEDS = [1, 2, 3]
 """Seeds of the verdict. The race has seed 0."""
 RECIPES = ("trained.toml", "whitened.toml")
-PAIR = ("query", "positive")
+KEYWORDS = 4
+LABELED = 300
+"""Maximum number of texts with labels that judge."""
 
 
-def write_tables(folder: Path, corpus: Corpus) -> None:
-    """Write the pairs that train, choose and judge."""
+def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, dict[str, Any]]:
+    """Write the pairs that train, choose and judge, and return the evaluators of the verdict by name.
+
+    Queries are passages in training, and in dev and test the rarest words of passages: few words, as people type them.
+    Titles and labels of the corpus, and a table of the user, judge, too.
+
+    Raises:
+        CseError: If the user's table has other columns, or no header.
+        MissingError: If it does not exist.
+    """
     rng = random.Random(0)
-    write_table(folder / "train.tsv", ("text", *PAIR), [(one.text, *one.passages(rng, 1)[0]) for one in corpus.train])
-    write_table(folder / "dev.tsv", PAIR, [pair for one in corpus.dev for pair in one.passages(rng)])
-    write_table(folder / "passages.tsv", PAIR, [pair for one in corpus.test for pair in one.passages(rng)])
-    write_table(folder / "halves.tsv", PAIR, [one.halves() for one in corpus.test])
+    common = Counter(word for one in corpus.train for word in set(words(one.text)))
+
+    def keywords(passage: str) -> str:
+        found = dict.fromkeys(words(passage))
+        rarest = sorted(found, key=lambda word: common[word])[:KEYWORDS]
+        return " ".join(word for word in found if word in rarest) or passage
+
+    def write(name: str, rows: Iterable[Sequence[str]], *first: str) -> dict[str, Any]:
+        lines = ["\t".join(row) for row in ((*first, "query", "positive"), *rows)]  # cells have no tabs
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return {"name": "retrieval_at_k", "file": str(folder / f"{name}.tsv")}
+
+    def same_label(name: str, labeled: Iterable[Sequence[str]]) -> dict[str, Any]:
+        texts = dict([(" ".join(text.split()), label) for text, label in labeled if label][:LABELED])
+        return write(name, [(a, b) for a in texts for b in texts if a != b and texts[a] == texts[b]])
+
+    train, dev, test = ([(one, *one.passages(rng)) for one in part] for part in (corpus.train, corpus.dev, corpus.test))
+    write("train", [(one.text, rng.choice(passages), rest) for one, passages, rest in train], "text")
+    write("dev", [(keywords(passage), rest) for _, passages, rest in dev for passage in passages])
+    pairs = [(passage, rest) for _, passages, rest in test for passage in passages]
+    judges = {
+        "keywords": write("keywords", [(keywords(passage), rest) for passage, rest in pairs]),
+        "passages": write("passages", pairs),
+        "kept": {"name": "sts", "dataset": "stsb_open"},
+    }
+    titled = [(one.title, rest) for one, _, rest in test if one.title]
+    if 2 * len(titled) > len(test):
+        judges["titles"] = write("titles", titled)
+    if len({one.label for one in corpus.test}) > 1:
+        judges["labels"] = same_label("labels", [(rest, one.label) for one, _, rest in test])
+    if judge is None:
+        return judges
+    path = catalog.require_own_file(str(judge), "table with labels", "give a .csv or .tsv file with a header")
+    table, own = File(path), {"file": str(path)}
+    columns = set(table.header())
+    if columns >= {"query", "document"}:
+        return {**judges, "judge": {"name": "retrieval_at_k", **own, "positive_column": "document"}}
+    if columns >= {"sentence1", "sentence2", "score"}:
+        return {**judges, "judge": {"name": "sts", **own}}
+    if columns >= {"text", "label"}:
+        rows = table.read((Column("", "text"), Column("", "label")))
+        return {**judges, "judge": same_label("judge", (cells for _, cells in rows))}
+    raise CseError(
+        f"--judge {judge}: it has the columns {', '.join(sorted(columns))}",
+        "use the columns query,document, or text,label, or sentence1,sentence2,score",
+        code="adapt.judge_columns",
+    )
 
 
 def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> None:
@@ -61,13 +119,17 @@ def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> Non
     trained["train"]["steps"] = steps
     trained["evaluators"]["dev"]["file"] = str(folder / "dev.tsv")
     whitened["encoders"]["white"]["file"] = str(folder / "train.tsv")
-    rows = [
-        {"row": UNCHANGED, "recipe": "trained.toml", "set": ["train.steps=0"]},
-        {"row": WHITENED, "recipe": "whitened.toml"},
-        *({"row": row, "recipe": "trained.toml", "set": [f"train.learning_rate={rate:g}"]}
-          for row, rate in zip(TRAINED, RATES, strict=True) if steps),
-    ]  # fmt: skip
-    study = {"title": f"Candidates for {model}", "seeds": [0], "score": "dev.mrr", "rows": rows}
+    rows = [(UNCHANGED, "trained.toml", "train.steps=0")]
+    rows += [(row, "whitened.toml", f"encoders.white.strength={strength:g}")
+             for row, strength in zip(WHITENED, STRENGTHS, strict=True)]  # fmt: skip
+    rows += [(row, "trained.toml", f"train.learning_rate={rate:g}")
+             for row, rate in zip(TRAINED, RATES, strict=True) if steps]  # fmt: skip
+    study = {
+        "title": f"Candidates for {model}",
+        "seeds": [0],
+        "score": "dev.mrr",
+        "rows": [{"row": row, "recipe": recipe, "set": [setting]} for row, recipe, setting in rows],
+    }
     for name, tables in zip((*RECIPES, RACE), (trained, whitened, {"study": study}), strict=True):
         (folder / name).write_text(to_toml(tables), encoding="utf-8")
 
@@ -78,11 +140,10 @@ def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, A
     Args:
         folder: Output directory.
         chosen: Name of the row.
-        judges: Name → table of an evaluator with labels.
+        judges: Name → table of an evaluator.
     """
-    files = {name: {"name": "retrieval_at_k", "file": str(folder / f"{name}.tsv")} for name in ("passages", "halves")}
-    evaluators, settings = {**files, "kept": {"name": "sts", "dataset": "stsb_open"}, **judges}, []
-    for name, table in evaluators.items():
+    settings = []
+    for name, table in judges.items():
         written = tomlkit.inline_table()
         written.update(table)
         settings.append(f"evaluators.{name}={written.as_string()}")
@@ -90,7 +151,7 @@ def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, A
     study = {
         "title": "Verdict on test documents",
         "seeds": SEEDS,
-        "score": "passages.mrr",
+        "score": "keywords.mrr",
         "set": settings,
         "unset": ["evaluators.kept_dev"],
         "rows": [row for row in rows if row["row"] in (UNCHANGED, chosen)],

@@ -10,12 +10,11 @@ from cse_cli.adapt.judge import Difference
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import interval, signed
 from cse_cli.core.plotting import BLUE, GUIDE, PAGE, Heading, label_axes, new_figure
-from cse_cli.core.results import Scores
 from cse_cli.core.tables import as_rich, plain_table
 
 MEASURES = {
+    "keywords": "four words find their document",
     "passages": "a passage finds its document",
-    "halves": "halves of a document find each other",
     "titles": "a title finds its document",
     "labels": "texts with the same label find each other",
     "judge": "--judge",
@@ -41,17 +40,22 @@ def draw(found: Mapping[str, Difference], what: str) -> Iterator[tuple[str, Figu
 
 
 def print_answer(
-    scores: Mapping[str, Scores], found: Mapping[str, Difference], words: Mapping[str, float], sentence: str
+    dev: Mapping[str, Mapping[str, Difference]],
+    found: Mapping[str, Difference],
+    words: Mapping[str, float],
+    sentence: str,
 ) -> None:
     """Print the race, the differences on test documents, and the verdict."""
-    race = [(row, f"{of['dev']['mrr']:.2f}", f"{of['kept_dev']['spearman']:.2f}") for row, of in scores.items()]
+    race = [
+        (row, *(f"{of[name].before + of[name].value:.2f}" for name in ("dev", "kept_dev"))) for row, of in dev.items()
+    ]
     judged = [
         (what, f"{words[name]:.1f}" if name in words else "", f"{one.before:.1f}", signed(one.value),
          interval(one.low, one.high))
         for name, what in MEASURES.items() if (one := found.get(name))
     ]  # fmt: skip
     with stdout_console() as out:
-        out.print(as_rich(plain_table(("dev documents", "passages", "stsb_open"), race, align="lrr")))
+        out.print(as_rich(plain_table(("dev documents", "keywords", "stsb_open"), race, align="lrr")))
         if judged:
             headings = ("test documents", "BM25", "unchanged", "difference", "95 % interval")
             out.print()

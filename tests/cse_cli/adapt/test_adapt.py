@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.adapt import adapt as module
-from cse_cli.adapt.corpus import Corpus
-from cse_cli.adapt.judge import find_judges
+from cse_cli.adapt.corpus import Corpus, Document
+from cse_cli.adapt.study import TRAINED, UNCHANGED, WHITENED, write_tables
 from cse_cli.app import app
 from cse_cli.recipe.study import load_study
 from cse_cli.runs.index import all_runs
@@ -47,10 +47,11 @@ def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monk
     assert code == 0
     found = json.loads(printed)
     assert found.keys() == {"schema_version", *DOCUMENTS["adapt"]}
-    assert set(found["dev"]) <= {"unchanged", "whitened", "trained, 5e-05", "trained, 0.0002"}
-    assert found["chosen"] == max(found["dev"], key=found["dev"].get) != "unchanged"
-    assert set(found["differences"]) == {"dev", "passages", "halves", "kept", "titles", "labels", "judge"}
-    assert set(found["word_overlap"]) == {"dev", "passages", "halves", "titles", "labels", "judge"}
+    assert set(found["dev"]) == {UNCHANGED, *WHITENED, *TRAINED}
+    kept = {row: of["dev"]["value"] for row, of in found["dev"].items() if of["kept_dev"]["low"] >= -1}
+    assert found["chosen"] == max(kept, key=kept.get) != UNCHANGED
+    assert set(found["differences"]) == {"dev", "keywords", "passages", "kept", "titles", "labels", "judge"}
+    assert set(found["word_overlap"]) == {"dev", "keywords", "passages", "titles", "labels", "judge"}
     assert (out / "model").is_dir() == (found["verdict"] == "better")
     assert (out / "verdict.png").is_file()
     assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
@@ -78,11 +79,22 @@ def test_judges_with_other_columns_and_models_that_are_no_transformer(corpus, tm
 def test_tables_with_labels(tmp_path):
     none, judge = Corpus([], [], [], []), tmp_path / "labels.csv"
     judge.write_text('text,label\n"a, b",x\nc,y\nd,x\n', encoding="utf-8")
-    made = find_judges(tmp_path, none, judge)["judge"]
+    made = write_tables(tmp_path, none, judge)["judge"]
     assert made == {"name": "retrieval_at_k", "file": str(tmp_path / "judge.tsv")}
     assert (tmp_path / "judge.tsv").read_text(encoding="utf-8") == "query\tpositive\na, b\td\nd\ta, b\n"
     judge.write_text("sentence1,sentence2,score\na,b,1\n", encoding="utf-8")
-    assert find_judges(tmp_path, none, judge)["judge"] == {"name": "sts", "file": str(judge)}
+    assert write_tables(tmp_path, none, judge)["judge"] == {"name": "sts", "file": str(judge)}
     judge.write_text("text,label\na\n", encoding="utf-8")
     with refuses("data.malformed_row", "labels.csv:2"):
-        find_judges(tmp_path, none, judge)
+        write_tables(tmp_path, none, judge)
+
+
+def test_a_query_has_the_rarest_words_of_a_passage(tmp_path):
+    common, rare = "the of and in to is ", "Ants; bees cats. dogs"
+    found = Document(f"{common}{rare} " * 4)
+    assert set(write_tables(tmp_path, Corpus([Document(common * 5)], [], [found], []), None)) == {
+        "keywords", "passages", "kept",
+    }  # fmt: skip
+    rows = [line.split("\t") for line in (tmp_path / "keywords.tsv").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 3
+    assert all(sorted(query.split()) == ["ants", "bees", "cats", "dogs"] for query, _ in rows[1:])

@@ -89,18 +89,15 @@ def test_too_little_and_too_short() -> None:
         divide(many(500, length=12), "corpus", frozenset())
 
 
-def test_passages_and_halves() -> None:
+def test_passages_and_the_rest_of_a_document() -> None:
     numbers = [str(number) for number in range(70)]
-    found = Document(" ".join(numbers)).passages(random.Random(3))
-    assert len({rest for _, rest in found}) == 1
-    passages = [passage.split() for passage, _ in found]
+    found, rest = Document(" ".join(numbers)).passages(random.Random(3))
+    passages = [passage.split() for passage in found]
     assert all(numbers[int(one[0]) : int(one[0]) + 10] == one for one in passages)
-    assert sorted([*sum(passages, []), *found[0][1].split()], key=int) == numbers  # noqa: RUF017
-    assert [len(Document(" ".join(numbers[:n])).passages(random.Random(0))) for n in (30, 40, 60, 70)] == [1, 2, 3, 3]
-    document = Document(" ".join(numbers[:40]))
-    assert document.halves() == (" ".join(numbers[:20]), " ".join(numbers[20:40]))
-    ends = Document("a b c d e f g h. i j k l m n o p q r s t")
-    assert ends.halves()[0] == "a b c d e f g h."  # the end of a sentence in the middle half
+    assert sorted([*sum(passages, []), *rest.split()], key=int) == numbers  # noqa: RUF017
+    of_lengths = [Document(" ".join(numbers[:n])).passages(random.Random(0))[0] for n in (30, 40, 60, 70)]
+    assert [len(passages) for passages in of_lengths] == [1, 2, 3, 3]
     chinese = Document("".join(chr(0x4E00 + number) for number in range(60)))
     assert chinese.is_long
-    assert [len(part) for part in chinese.passages(random.Random(0))[0]] == [10, 30]
+    found, rest = chinese.passages(random.Random(0))
+    assert [len(part) for part in (*found, rest)] == [10, 10, 10, 30]

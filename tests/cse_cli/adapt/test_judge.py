@@ -64,7 +64,7 @@ SURE, UNSURE, LOSS = Difference(50, 2, 1, 3), Difference(50, 1, -1, 3), Differen
 
 
 @pytest.mark.parametrize(
-    ("passages", "halves", "kept", "word"),
+    ("keywords", "passages", "kept", "word"),
     [
         (SURE, SURE, UNSURE, "better"),
         (SURE, UNSURE, UNSURE, "better"),
@@ -74,5 +74,5 @@ SURE, UNSURE, LOSS = Difference(50, 2, 1, 3), Difference(50, 1, -1, 3), Differen
         (LOSS, SURE, SURE, "worse"),
     ],
 )
-def test_the_word_of_the_verdict(passages, halves, kept, word):
-    assert verdict({"passages": passages, "halves": halves, "kept": kept}, "whitened")[0] == word
+def test_the_word_of_the_verdict(keywords, passages, kept, word):
+    assert verdict({"keywords": keywords, "passages": passages, "kept": kept}, "whitened")[0] == word
