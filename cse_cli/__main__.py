@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from cse_cli.core.garbage import collect_rarely
-from cse_cli.core.threads import limit_waiting
+from cse_cli.core.threads import limit_libraries
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -24,7 +24,7 @@ def main() -> None:
     as under nohup, stays ignored.
     """
     collect_rarely()
-    limit_waiting(os.environ)  # before torch is imported
+    limit_libraries(os.environ)  # before torch is imported
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import modules of the current directory
     caught: list[int] = []
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from cse_cli._version import __version__
-from cse_cli.core.threads import WAITING
+from cse_cli.core.threads import KERNELS, WAITING
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow-skinny", "numpy", "tokenizers", "optuna")
 _SETTINGS = re.compile(
@@ -70,7 +70,8 @@ def cuda_devices() -> list[str]:
 def settings() -> dict[str, str]:
     """Return the environment variables that affect a run, without passwords."""
     found = {k: v for k, v in sorted(os.environ.items()) if _SETTINGS.fullmatch(k) and not _SECRET.search(k)}
-    return {name: without_password(value) for name, value in found.items() if (DEFAULTS | WAITING).get(name) != value}
+    usual = DEFAULTS | WAITING | KERNELS
+    return {name: without_password(value) for name, value in found.items() if usual.get(name) != value}
 
 
 def without_password(text: str) -> str:

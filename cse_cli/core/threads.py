@@ -1,4 +1,4 @@
-"""Number of threads of a process, and how OpenMP's threads wait for each other. Torch is imported only in functions."""
+"""Number of threads of a process, and what OpenMP and oneDNN keep. Torch is imported only in functions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
 """Time that a thread without work keeps its core: loops of GNU's OpenMP, milliseconds of LLVM's and Intel's."""
 WAITING_VARIABLES = ("OMP_WAIT_POLICY", *WAITING)
 """Variables with which the user sets this time."""
+KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+"""Number of kernels, one for each shape, that oneDNN keeps. Its default of 1,024 takes up to 2 GB and saves no time."""
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
 
-def limit_waiting(environment: MutableMapping[str, str]) -> None:
-    """Limit the time that OpenMP's threads keep a core without work, unless the user set it.
+def limit_libraries(environment: MutableMapping[str, str]) -> None:
+    """Limit how long OpenMP's threads keep a core without work, and oneDNN's memory, unless the user set them.
 
-    OpenMP reads the variables when torch is imported. By default, its threads occupy their cores for milliseconds, in
+    Both read the variables when torch is imported. By default, OpenMP's threads occupy their cores for milliseconds, in
     which no other process and no other thread of this process can use them.
     """
     if not any(name in environment for name in WAITING_VARIABLES):
         environment.update(WAITING)
+    environment.update({name: value for name, value in KERNELS.items() if name not in environment})
 
 
 def worker_environment(processes: int, device: str) -> dict[str, str]:
@@ -38,7 +41,7 @@ def worker_environment(processes: int, device: str) -> dict[str, str]:
     from registry.accelerators import accelerator
 
     own = dict(os.environ)
-    limit_waiting(own)
+    limit_libraries(own)
     given = own.get(THREADS_VARIABLE) and _SHARE not in own
     if not given and (device == "cpu" or accelerator() is None):
         own[THREADS_VARIABLE] = own[_SHARE] = str(max(1, usable_threads() // processes))

@@ -15,7 +15,7 @@ from typing import Any
 
 from cse_cli._version import __version__
 from cse_cli.core.paths import home
-from cse_cli.core.threads import THREADS_VARIABLE, limit_waiting
+from cse_cli.core.threads import THREADS_VARIABLE, limit_libraries
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
 from cse_cli.runs.record import folder_of
@@ -129,7 +129,7 @@ def _execute(
     """Execute a run in a process of this node, and return its exit code and how it ended."""
     os.environ.pop(THREADS_VARIABLE, None)  # Ray sets it to 1
     os.environ.update(setting)
-    limit_waiting(os.environ)
+    limit_libraries(os.environ)
     if not folder_of(run_id).is_dir() or __version__ != version:
         return 3, f"cannot start on {socket.gethostname()}: the node needs cse {version} and the CSE_HOME {home()}"
     child, until = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home()), None

@@ -95,7 +95,11 @@ def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_workers_keep_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"OMP_NUM_THREADS": "5", "OMP_WAIT_POLICY": "active"}.items():
+    for name, value in {
+        "OMP_NUM_THREADS": "5",
+        "OMP_WAIT_POLICY": "active",
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "9",
+    }.items():
         monkeypatch.setenv(name, value)
     assert cores.worker_environment(3, "cpu") == dict(os.environ)
 
@@ -111,9 +115,12 @@ def test_a_resumed_run_has_its_threads(tmp_path: Path, monkeypatch: pytest.Monke
     assert torch.get_num_threads() == 8
 
 
+NAMES = (*cores.WAITING_VARIABLES, *cores.KERNELS)
+
+
 def output(program: str, given: dict[str, str]) -> str:
-    """Return what a program prints if the user sets no variable of OpenMP but these."""
-    environment = {k: v for k, v in os.environ.items() if k not in cores.WAITING_VARIABLES}
+    """Return what a program prints if the user sets no variable of OpenMP and oneDNN but these."""
+    environment = {k: v for k, v in os.environ.items() if k not in NAMES}
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment | given, check=True
     ).stdout
@@ -128,15 +135,19 @@ def test_an_import_changes_nothing_of_the_program() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "GOMP_SPINCOUNT=1000 KMP_BLOCKTIME=0"),
-        ({"OMP_WAIT_POLICY": "active"}, "OMP_WAIT_POLICY=active"),
-        ({"KMP_BLOCKTIME": "200"}, "KMP_BLOCKTIME=200"),
+        ({}, "GOMP_SPINCOUNT=1000 KMP_BLOCKTIME=0 ONEDNN_PRIMITIVE_CACHE_CAPACITY=64"),
+        ({"OMP_WAIT_POLICY": "active"}, "OMP_WAIT_POLICY=active ONEDNN_PRIMITIVE_CACHE_CAPACITY=64"),
+        (
+            {"KMP_BLOCKTIME": "200", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "9"},
+            "KMP_BLOCKTIME=200 ONEDNN_PRIMITIVE_CACHE_CAPACITY=9",
+        ),
     ],
 )
-def test_the_command_limits_waiting_before_torch_is_imported(given: dict[str, str], expected: str) -> None:
+def test_the_command_limits_libraries_before_torch_is_imported(given: dict[str, str], expected: str) -> None:
     program = (
         "import os, sys, cse_cli.app\n"
-        "from cse_cli.core.threads import WAITING_VARIABLES as names\n"
+        "from cse_cli.core.threads import KERNELS, WAITING_VARIABLES as names\n"
+        "names = (*names, *KERNELS)\n"
         "def run(): print(*(f'{n}={os.environ[n]}' for n in names if n in os.environ), 'torch' in sys.modules)\n"
         "cse_cli.app.run = run\n"
         "from cse_cli.__main__ import main\n"
@@ -145,8 +156,8 @@ def test_the_command_limits_waiting_before_torch_is_imported(given: dict[str, st
     assert output(program, given) == f"{expected} False\n"
 
 
-def test_processes_that_a_program_starts_limit_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in cores.WAITING_VARIABLES:
+def test_processes_that_a_program_starts_limit_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    assert cores.WAITING.items() <= cores.worker_environment(1, "cpu").items()
-    assert not set(cores.WAITING_VARIABLES) & set(os.environ)
+    assert (cores.WAITING | cores.KERNELS).items() <= cores.worker_environment(1, "cpu").items()
+    assert not set(NAMES) & set(os.environ)
