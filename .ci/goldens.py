@@ -69,7 +69,7 @@ set = ["train.steps=6", "train.evaluate_every=3", "train.batch_size=16", "evalua
 
 DROPPED = re.compile(
     "time|host|hint|pid|command|git|engine|code|experiment|created|started|finished|ended|source|folder|model_path|files|"
-    "mirrors|versions|machine|updated|crc32|(.*_)?seconds?|(.*_)?per_second|speed(/.*)?|system/.*|run_id|short|plan|parent|search_id"
+    "mirrors|versions|machine|processor|updated|crc32|(.*_)?seconds?|(.*_)?per_second|speed(/.*)?|system/.*|run_id|short|plan|parent|search_id"
 )
 """Keys that differ from run to run, or with every change of the code."""
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from cse_cli.core.environment import processor
+
 PACKAGES = ("torch", "transformers", "sentence-transformers", "tokenizers", "accelerate", "numpy")
 
 
@@ -26,7 +28,7 @@ def describe() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "platform": platform.platform(),
-        "cpu": cpu_name(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "memory_gb": round(_memory() / 2**30, 1),
@@ -39,15 +41,6 @@ def describe() -> dict[str, Any]:
         "command": " ".join(["python -m benchmarks.training", *sys.argv[1:]]),
         "load_at_start": load(),
     }
-
-
-def cpu_name() -> str:
-    """Return the processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def gpus() -> list[str]:

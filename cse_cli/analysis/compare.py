@@ -402,8 +402,8 @@ def _circumstances(methods: Sequence[Experiment], changes: Sequence[Change]) -> 
             label = "scored data" if part == "scored" else f"{part} of"
             yield Change(key=f"{label} {name}" if name else part, values=values)
     for name, value_of in ENVIRONMENT.items():
-        values = tuple(", ".join(sorted({value_of(run) for run in method.results})) for method in methods)
-        if len(set(values)) > 1:
+        values = tuple(", ".join(sorted({value_of(run) for run in method.results} - {""})) for method in methods)
+        if all(values) and len(set(values)) > 1:
             yield Change(key=name, values=values)
 
 

@@ -26,9 +26,12 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
     "transformers": lambda run: run.versions.transformers,
     "engine": lambda run: run.versions.engine[:SHORT],
     "device": lambda run: run.device,
+    "processor": lambda run: run.processor if run.device.startswith("cpu") else "",
     "precision": lambda run: run.precision,
 }
-"""Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
+"""Name → value of what can differ between runs of one experiment, "" if it is not recorded.
+
+The engine is the code of trainer and evaluators. The processor matters to runs on a CPU."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
 POOLED = (
@@ -50,7 +53,7 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
 
 def mixed_environments(runs: Sequence[Result]) -> list[str]:
     """Return a remark on versions, device and precision that differ between runs of one row."""
-    values = {name: dict.fromkeys(value_of(run) for run in runs) for name, value_of in ENVIRONMENT.items()}
+    values = {name: dict.fromkeys(filter(None, map(value_of, runs))) for name, value_of in ENVIRONMENT.items()}
     named = [f"{name} {' / '.join(of)}" for name, of in values.items() if len(of) > 1]
     return [f"not the same for all seeds: {'; '.join(named)}"] if named else []
 

@@ -470,7 +470,12 @@ def environment_facts(results: Sequence[Result], noted: Mapping[str, Any]) -> di
         times = f"{times} per run, {duration(sum(seconds))} for {counted(len(seconds), 'run')}"
     first, last = (date_and_time(end(result.finished for result in results)) for end in (min, max))
     cpus, memory = noted.get("cpus"), noted.get("memory_gb")
-    machine = [noted.get("platform"), cpus and counted(int(cpus), "CPU core"), memory and f"{memory} GB memory"]
+    machine = [
+        noted.get("platform"),
+        noted.get("processor"),
+        cpus and counted(int(cpus), "CPU core"),
+        memory and f"{memory} GB memory",
+    ]
     return {
         "device": distinct(result.device for result in results),
         "CUDA devices": distinct(noted.get("cuda", ())),

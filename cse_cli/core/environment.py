@@ -51,12 +51,25 @@ def environment(recipe: Path | None = None) -> dict[str, Any]:
         **{name: packages.get(name) for name in _NAMED},
         "git": git_commit(recipe or Path.cwd()),
         "platform": platform.platform(),
+        "processor": processor(),
         "cpus": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
         "cuda": cuda_devices(),
         "settings": settings(),
         "packages": [f"{name}=={version}" for name, version in packages.items()],
     }
+
+
+def processor() -> str:
+    """Return the processor's name, and the instructions that torch uses: other ones round differently."""
+    import torch
+
+    try:
+        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:  # not Linux
+        found = None
+    name = platform.processor() or platform.machine() if found is None else found[1]
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def cuda_devices() -> list[str]:

@@ -168,6 +168,7 @@ class Result(BaseModel, frozen=True):
     measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
     device: str
+    processor: str = ""
     precision: str
     seconds: float
     sentences_per_second: float | None = None

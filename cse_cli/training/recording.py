@@ -111,6 +111,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
             engine=ENGINE,
         ),
         device=prepared.compute.describe(),
+        processor=now["processor"],
         precision=prepared.compute.precision,
         seconds=trainer.progress.seconds if trainer else 0.0,
         sentences_per_second=rate,

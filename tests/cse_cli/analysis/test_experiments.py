@@ -67,6 +67,18 @@ def test_the_same_experiment_is_one_row_with_a_note_on_versions_and_devices():
     assert row.notes == ("not the same for all seeds: torch 2.1 / 2.2; device cpu / cuda:0",)
 
 
+@pytest.mark.parametrize(
+    ("processors", "notes"),
+    [
+        (("Xeon, AVX512", "EPYC, AVX2"), ("not the same for all seeds: processor Xeon, AVX512 / EPYC, AVX2",)),
+        (("", "Xeon, AVX512"), ()),  # a run of 0.1 recorded none
+    ],
+)
+def test_seeds_on_several_processors_have_a_note(processors, notes):
+    (row,) = measured([run(s, TEXTS[0], DATES[s], processor=processors[s]) for s in (0, 1)])
+    assert row.notes == notes
+
+
 @pytest.mark.parametrize("form", ["table", "md", "latex", "csv", "json"])
 def test_pooled_settings_are_one_row_that_is_named_so_and_has_no_plan(form):
     plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
