@@ -26,7 +26,9 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
     "transformers": lambda run: run.versions.transformers,
     "engine": lambda run: run.versions.engine[:SHORT],
     "device": lambda run: run.device,
-    "processor": lambda run: run.processor if run.device.startswith("cpu") else "",
+    "processor": lambda run: (
+        "portable" if run.processor.endswith("portable") else run.processor if run.device.startswith("cpu") else ""
+    ),
     "precision": lambda run: run.precision,
 }
 """Name → value of what can differ between runs of one experiment, "" if it is not recorded.

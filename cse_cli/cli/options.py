@@ -51,11 +51,21 @@ Precision = Annotated[
     ),
 ]
 """Option of every command that computes recipes."""
+Portable = Annotated[
+    bool,
+    typer.Option(
+        "--portable",
+        help="Compute the same bits on every x86-64 processor with AVX2 and the same torch, as --set "
+        "train.portable=true. Slower.",
+        **EXECUTION,
+    ),
+]
 
 
-def precision_setting(precision: str | None) -> list[str]:
-    """Return the assignment that `--precision` stands for."""
-    return [] if precision is None else [f"train.precision={precision}"]
+def compute_settings(precision: str | None, portable: bool = False) -> list[str]:
+    """Return the assignments that `--precision` and `--portable` stand for."""
+    own = [] if precision is None else [f"train.precision={precision}"]
+    return [*own, "train.portable=true"] if portable else own
 
 
 Workers = Annotated[

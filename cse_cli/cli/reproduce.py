@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.cli.options import Cluster, Device, Json, Plugin, Precision, Quiet, Set, Unset, Workers, precision_setting
+from cse_cli.cli.options import Cluster, Device, Json, Plugin, Precision, Quiet, Set, Unset, Workers, compute_settings
 from cse_cli.recipe.completion import complete_recipe
 
 EPILOG = (
@@ -63,7 +63,7 @@ def reproduce(
     from registry.errors import CseError
 
     request = RunRequest(
-        overrides=[*(set_ or []), *precision_setting(precision)], unset=unset or [], device=device, workers=workers,
+        overrides=[*(set_ or []), *compute_settings(precision)], unset=unset or [], device=device, workers=workers,
         cluster=cluster, quiet=quiet, as_json=json_,
     )  # fmt: skip
     target = find_target(what, [str(one) for one in request.overrides], request.unset)

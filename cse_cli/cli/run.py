@@ -13,6 +13,7 @@ from cse_cli.cli.options import (
     Device,
     Json,
     Plugin,
+    Portable,
     Precision,
     Quiet,
     Set,
@@ -20,7 +21,7 @@ from cse_cli.cli.options import (
     Tag,
     Unset,
     Workers,
-    precision_setting,
+    compute_settings,
 )
 from cse_cli.recipe.completion import complete_recipe_or_study
 
@@ -82,6 +83,7 @@ def run(
     processes: Processes = None,
     cluster: Cluster = None,
     stall_timeout: StallTimeout = "2h",
+    portable: Portable = False,
     again: Again = False,
     name: Name = None,
     tag: Tag = None,
@@ -102,7 +104,7 @@ def run(
 
     request = RunRequest(
         recipes=recipes or [],
-        overrides=[*(set_ or []), *precision_setting(precision)],
+        overrides=[*(set_ or []), *compute_settings(precision, portable)],
         unset=unset or [],
         seed=seed,
         seeds=seeds,
@@ -145,7 +147,7 @@ def plan(
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
-        recipes=recipes or [], seeds=seeds, overrides=[*(set_ or []), *precision_setting(precision)],
+        recipes=recipes or [], seeds=seeds, overrides=[*(set_ or []), *compute_settings(precision)],
         unset=unset or [], device=device, rows=row or [], workers=workers, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(plan_runs(request))

@@ -19,7 +19,7 @@ from cse_cli.cli.options import (
     Tag,
     Unset,
     Workers,
-    precision_setting,
+    compute_settings,
 )
 from cse_cli.core.formatting import parse_duration
 from cse_cli.recipe.completion import complete_recipe
@@ -112,7 +112,7 @@ def tune(
     asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
         "name": resume or name, "recipe": recipe, "unset": unset,
-        "overrides": [*(set_ or []), *precision_setting(precision)], "trials": trials,
+        "overrides": [*(set_ or []), *compute_settings(precision)], "trials": trials,
         "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "timeout": timeout and parse_duration("--timeout", timeout), "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,

@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 
 from cse_cli._version import __version__
-from cse_cli.core.threads import KERNELS, WAITING
+from cse_cli.core.threads import KERNELS, WAITING, is_portable
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow-skinny", "numpy", "tokenizers", "optuna")
 _SETTINGS = re.compile(
     r"CSE_\w+|OMP_NUM_THREADS|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME|CUDA_VISIBLE_DEVICES"
-    r"|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+"
+    r"|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+|ATEN_\w+|MKL_\w+"
 )
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
 # SQLAlchemy accepts a password with spaces.
@@ -69,7 +69,7 @@ def processor() -> str:
     except OSError:  # not Linux
         found = None
     name = platform.processor() or platform.machine() if found is None else found[1]
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}{', portable' if is_portable() else ''}"
 
 
 def cuda_devices() -> list[str]:

@@ -18,6 +18,14 @@ WAITING_VARIABLES = ("OMP_WAIT_POLICY", *WAITING)
 """Variables with which the user sets this time."""
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 """Number of kernels, one for each shape, that oneDNN keeps. Its default of 1,024 takes up to 2 GB and saves no time."""
+PORTABLE = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_CBWR": "COMPATIBLE",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""Settings, read when torch is loaded, with which x86-64 processors with AVX2 compute the same bits."""
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
@@ -31,6 +39,11 @@ def limit_libraries(environment: MutableMapping[str, str]) -> None:
     if not any(name in environment for name in WAITING_VARIABLES):
         environment.update(WAITING)
     environment.update({name: value for name, value in KERNELS.items() if name not in environment})
+
+
+def is_portable() -> bool:
+    """Return whether this process has the settings of `PORTABLE`."""
+    return PORTABLE.items() <= os.environ.items()
 
 
 def worker_environment(processes: int, device: str) -> dict[str, str]:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import shutil
 import time
+import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
-from cse_cli.core.threads import worker_environment
+from cse_cli.core.threads import PORTABLE, worker_environment
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
 from cse_cli.jobs.worker import BUSY
 from cse_cli.runs.claim import BusyError, Claimed
 from cse_cli.runs.events import FILE, Listener, Pruned, read_events, read_history
 from cse_cli.runs.index import read_run
-from cse_cli.runs.record import answer, folder_of, read_about, stop_requested
+from cse_cli.runs.record import RECIPE, answer, folder_of, read_about, stop_requested
 from cse_cli.training.run import train
 from registry import errors
 from registry.errors import CseError, RunFailedError, StopRequested
@@ -78,7 +79,7 @@ class Engine:
 
         A signal then raises its exception here, after the end of the run is recorded.
         """
-        one_by_one = self._cluster is None and not self._placement.devices
+        one_by_one = self._cluster is None and not self._placement.devices and not _is_portable(claimed.run_id)
         if not one_by_one or self._placement.processes > 1:
             used = [active.device for active in self._active.values()]
             devices = self._placement.devices or (self._placement.device,)
@@ -113,7 +114,8 @@ class Engine:
     def _spawn(self, run_id: str, device: str) -> Child | RayProcess:
         if self._cluster is not None:
             return self._cluster.start(run_id)
-        return Child(run_id, device, worker_environment(self.slots, device), self._placement.processes)
+        environment = worker_environment(self.slots, device) | (PORTABLE if _is_portable(run_id) else {})
+        return Child(run_id, device, environment, self._placement.processes)
 
     def _follow(self) -> None:
         """Pass on new events, and find processes that have ended or hang."""
@@ -180,6 +182,11 @@ class Engine:
             self._active.clear()
             if self._cluster is not None:
                 self._cluster.close()
+
+
+def _is_portable(run_id: str) -> bool:
+    recipe = tomllib.loads((folder_of(run_id) / RECIPE).read_text(encoding="utf-8"))
+    return bool(recipe.get("train", {}).get("portable"))
 
 
 def recorded_error(run_id: str) -> Exception:

@@ -300,6 +300,8 @@ class Train(Section):
         checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and about
             every five minutes.
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it, else fp32.
+        portable: Whether to compute the same bits on every x86-64 processor with AVX2, with the same torch: on the CPU,
+            in fp32, with one thread, in a process of its own. Default: false.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
         mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
             others again, with the same dropout. Each value draws other dropout masks, so it is another experiment;
@@ -330,6 +332,7 @@ class Train(Section):
     patience: PositiveInt | None = None
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    portable: StrictBool | None = None
     compile: Literal["auto", "on", "off"] | None = None
     mini_batch_size: PositiveInt | None = None
     collapse_cosine: Annotated[Number, Field(gt=0, le=1)] = 0.98

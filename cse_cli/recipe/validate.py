@@ -423,6 +423,8 @@ class _Rules:
                 self.problems.add("recipe.conflict", keys, message)
 
     def optimizer(self, train: Train) -> None:
+        if train.portable and train.precision not in ("auto", "fp32"):
+            self.problems.add("recipe.invalid_value", ("train", "portable"), 'needs fp32: precision = "fp32"')
         milestones, rates = train.milestones or (), train.learning_rates or ()
         if len(milestones) != len(rates):
             message = f"{len(milestones)} milestones and {len(rates)} learning rates. Give one rate for each milestone"

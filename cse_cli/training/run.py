@@ -17,7 +17,7 @@ from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
 from cse_cli.core.results import Result, Scores
-from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
+from cse_cli.core.threads import is_portable, limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.columns import Making
 from cse_cli.data.identity import identify
@@ -91,6 +91,12 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         with suppress(OSError, ValueError):  # a run that is resumed keeps its precision, also on another device
             recorded = json.loads((about.path / ENVIRONMENT).read_text(encoding="utf-8"))
             precision = recorded.get("precision", precision)
+        if recipe.train.portable and not is_portable():
+            raise CseError(
+                "train.portable needs a process of its own, with settings that torch reads when it is loaded",
+                "use `cse run` without --cluster and torchrun",
+                code="training.not_portable",
+            )
         own.append(open_run(run_id, listener))
         return about, recipe, precision
 
@@ -101,8 +107,9 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         explain_lost_rank(), part_errors(), ExitStack() as before_end,
     ):  # fmt: skip
         before_end.enter_context(hub.pinned(about.commits))
-        prepared = prepare(recipe, about.seed or 0, choose(device, precision), record, about.scores_again)
-        one, compute, text = prepared.experiment, prepared.compute, prepared.text
+        compute = choose("cpu", "fp32") if recipe.train.portable else choose(device, precision)
+        prepared = prepare(recipe, about.seed or 0, compute, record, about.scores_again)
+        one, text = prepared.experiment, prepared.text
         now = run_on_rank0(lambda: identify(recipe, None if text is None else text.fingerprint))
         if about.identity is not None and (changed := about.identity.differences(now)):
             raise experiment_changed(about, map(str, changed))
