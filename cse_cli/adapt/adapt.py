@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.adapt.corpus import Corpus, divide, read_documents
-from cse_cli.adapt.judge import MARGIN, Difference, differences, draw, print_answer, verdict
+from cse_cli.adapt.judge import MARGIN, Difference, differences, verdict
 from cse_cli.adapt.study import (
     RACE,
     RATES,
@@ -25,6 +25,7 @@ from cse_cli.adapt.study import (
     write_tables,
     write_verdict,
 )
+from cse_cli.adapt.view import draw, print_answer
 from cse_cli.core.console import Screen, write_json
 from cse_cli.core.formatting import duration
 from cse_cli.core.plotting import save_figures

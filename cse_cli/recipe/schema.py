@@ -301,7 +301,7 @@ class Train(Section):
             every five minutes.
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it, else fp32.
         portable: Whether to compute the same bits on every x86-64 processor with AVX2, with the same torch: on the CPU,
-            in fp32, with one thread, in a process of its own. Default: false.
+            in fp32, with one thread, in a separate process. Default: false.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
         mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
             others again, with the same dropout. Each value draws other dropout masks, so it is another experiment;

@@ -93,7 +93,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
             precision = recorded.get("precision", precision)
         if recipe.train.portable and not is_portable():
             raise CseError(
-                "train.portable needs a process of its own, with settings that torch reads when it is loaded",
+                "train.portable needs a separate process, with settings that torch reads when it is loaded",
                 "use `cse run` without --cluster and torchrun",
                 code="training.not_portable",
             )
