@@ -23,6 +23,8 @@ LONGEST = 96
 """Words of a document that are searched."""
 TEST, DEV = 500, 300
 """Maximum number of documents that judge, and that choose."""
+PARAGRAPH = 100
+"""Lines of a document, on average, above which blank lines are accidents in a file with a document in each line."""
 TITLE = 20
 """Maximum number of words of a title."""
 
@@ -65,8 +67,8 @@ def read_documents(path: Path) -> list[Document]:
 
     A directory has one document in each .txt file, with the name of the directory that contains it as label. A .jsonl
     file has one in each line: `text`, and optionally `title` and `label`. In another file, blank lines divide
-    documents. Without blank lines, each line is one. The first line is the title if it is short, does not end like a
-    sentence and is not the only one.
+    documents, unless they are fewer than one in `PARAGRAPH` lines: then each line is one. The first line of several is
+    the title if it is short and does not end like a sentence.
 
     Raises:
         MissingError: If the path does not exist.
@@ -86,7 +88,8 @@ def read_documents(path: Path) -> list[Document]:
     if path.suffix == ".jsonl":
         return list(_parse(path, lines))
     parts = re.split(r"\n(?:[ \t]*\n)+", text.strip())
-    return [_titled(part) for part in parts] if len(parts) > 1 else [Document(line) for line in lines]
+    divided = 1 < len(parts) and len(lines) < PARAGRAPH * len(parts)
+    return [_titled(part) for part in parts] if divided else [Document(line) for line in lines]
 
 
 def _read(path: Path) -> str:

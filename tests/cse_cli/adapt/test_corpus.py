@@ -33,6 +33,8 @@ def test_lines_paragraphs_json_and_directories(tmp_path: Path) -> None:
     assert read_documents(paragraphs) == [
         Document("The text.\n More.", "A heading"), Document("No heading here.\nMore text."), Document("alone"),
     ]  # fmt: skip
+    lines.write_text("a\n\n" + "b\n" * 300, encoding="utf-8")  # one blank line by accident
+    assert read_documents(lines) == [Document("a"), Document(""), *[Document("b")] * 300]
     lines.write_text("one\u2028line\nsecond line", encoding="utf-8")
     assert read_documents(lines) == [Document("one\u2028line"), Document("second line")]
     rows = tmp_path / "rows.jsonl"
