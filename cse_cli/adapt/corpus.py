@@ -88,7 +88,7 @@ def read_documents(path: Path) -> list[Document]:
     if path.suffix == ".jsonl":
         return list(_parse(path, lines))
     parts = re.split(r"\n(?:[ \t]*\n)+", text.strip())
-    divided = 1 < len(parts) and len(lines) < PARAGRAPH * len(parts)
+    divided = len(parts) > 1 and len(lines) < PARAGRAPH * len(parts)
     return [_titled(part) for part in parts] if divided else [Document(line) for line in lines]
 
 
