@@ -50,7 +50,6 @@ from cse_cli.core.plotting import (
 from cse_cli.core.results import STS_TASKS, Result, Series
 from cse_cli.recipe import cells
 from cse_cli.recipe.load import load
-from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import FigureSpec
 from cse_cli.runs.scores import metric_value
@@ -647,13 +646,13 @@ class StudyPoints:
             known = [value for value in measured if value is not None]
             x = fmean(known) if known else None
         else:
-            x = setting(recipe, self.figure.x)
+            x = recipe.setting(self.figure.x)
         return float(x) if isinstance(x, int | float) and (x > 0 or not self.figure.log_x) else None
 
     def _line(self, recipe: Recipe, heading: str) -> str:
         if self.figure.lines is None:
             return "" if self._sideways else heading
-        found = setting(recipe, self.figure.lines)
+        found = recipe.setting(self.figure.lines)
         if found is None or isinstance(found, str):
             return found or ""
         names = self.figure.lines.split(".")

@@ -58,8 +58,7 @@ def reproduce(
     from cse_cli.core.results import Result
     from cse_cli.core.stats import MOST_SEEDS
     from cse_cli.jobs.launch import run_all
-    from cse_cli.jobs.placement import choose_placement
-    from cse_cli.jobs.request import RunRequest
+    from cse_cli.jobs.request import RunRequest, choose_placement
     from registry.errors import CseError
 
     request = RunRequest(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import sleep
+from typing import TypeGuard
 
 from cse_cli.analysis.draw import draw_figures
 from cse_cli.core.console import Screen, print_error, to_json, write_json
@@ -20,9 +21,8 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, download_size, fetch
 from cse_cli.data.sources import open_text
 from cse_cli.jobs.engine import Engine, release
-from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import Placement, choose_placement, place_runs
-from cse_cli.jobs.request import RunRequest, options_of
+from cse_cli.jobs.job import Job, Task, finished, make_tasks
+from cse_cli.jobs.request import Placement, RunRequest, choose_placement, options_of, place_runs
 from cse_cli.jobs.screen import (
     RunScreen,
     RunsScreen,
@@ -42,7 +42,6 @@ from cse_cli.jobs.study import (
     write_outcomes,
     write_study_plans,
 )
-from cse_cli.jobs.tasks import Task, finished, make_tasks, run_tasks
 from cse_cli.listing.inventory import small_version
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
@@ -51,11 +50,14 @@ from cse_cli.recipe.study import find_study
 from cse_cli.runs.claim import Busy, BusyError, Claimed, Done
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs
-from cse_cli.runs.record import RunRecord, read_about
-from cse_cli.training.run import prepare, train, try_step
+from cse_cli.runs.record import RunRecord, delete_checkpoints, read_about
+from cse_cli.training.build import prepare
+from cse_cli.training.run import train, try_step
 from registry.errors import CseError, DiskError, MissingError, TrackingError
 from registry.resources import hub
 
+POLL_SECONDS = 1.0
+"""Time between two checks for the runs of other processes."""
 _EXIT_SECONDS = 60.0
 """Time for torchrun to end a process that has nothing to print."""
 
@@ -129,6 +131,77 @@ def _execute(
         if isinstance(end, Result):
             draw_figures(end)
     return ends, len(begun & {task for task, end in ends.items() if isinstance(end, Result)})
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    engine: Engine,
+    begin: Callable[[Task, str], Listener],
+    wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
+) -> Iterator[tuple[Task, Result | CseError]]:
+    """Execute tasks and yield the result or error of each. No task is executed twice.
+
+    An exception of a run that is not a `CseError` is raised.
+
+    Other processes may execute the same tasks. For example, the jobs of a Slurm array may start one command on a shared
+    disk. Each process takes the next run that no other one holds, and finally waits for the runs of the others.
+
+    Args:
+        tasks: Tasks in the order in which they start.
+        engine: Engine that executes the runs.
+        begin: Called when a run starts, with its ID. Returns the receiver of its events.
+        wait_for: Called once for each task of another process, when no other task is left.
+    """
+    left, running, awaited = list(tasks), dict[str, tuple[Task, Listener]](), set[Task]()
+    busy: dict[Task, RecordedRun] = {}
+    while left or running:
+        while left and len(running) < engine.slots:
+            done = finished(left, all_runs())
+            yield from done.items()
+            left = [task for task in left if task not in done]
+            busy, task = {}, None
+            for task in left:
+                try:
+                    claim = task.job.claim(engine.device, seeds=task.seeds)
+                except CseError as error:
+                    yield task, error
+                    break
+                if isinstance(claim, Busy):
+                    busy[task] = claim.run
+                    continue
+                if isinstance(claim, Claimed):
+                    running[claim.run_id] = task, begin(task, claim.run_id)
+                    engine.start(claim, running[claim.run_id][1])
+                elif claim.run.result is not None:
+                    yield task, claim.run.result
+                break
+            else:
+                break
+            left.remove(task)
+        if not running:
+            for task in [task for task in busy if task not in awaited]:
+                awaited.add(task)
+                wait_for(task, busy[task])
+            sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
+        for run_id, end in engine.ended():
+            task, listener = running.pop(run_id)
+            if isinstance(end, BusyError) and task.job.resume is None:
+                left.append(task)
+            elif task.job.resume is None and lacks_checkpoint(end, run_id):
+                listener("warning", {"text": f"run {run_id[:8]} starts again from its first step: {end.message}"})
+                left.append(task)
+            elif isinstance(end, Result | CseError):
+                yield task, end
+            else:
+                raise end
+
+
+def lacks_checkpoint(end: object, run_id: str) -> TypeGuard[CseError]:
+    """Return whether a run ended because all its checkpoints are damaged. They are deleted: it can start again."""
+    if not (isinstance(end, CseError) and end.code == "training.no_usable_checkpoint"):
+        return False
+    delete_checkpoints(run_id)
+    return True
 
 
 def _length(task: Task) -> float:

@@ -30,10 +30,9 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, availability
 from cse_cli.data.sources import find_parts, open_text
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.jobs.placement import choose_placement, place_runs
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.job import finished, make_tasks
+from cse_cli.jobs.request import RunRequest, choose_placement, place_runs
 from cse_cli.jobs.study import plan_study
-from cse_cli.jobs.tasks import finished, make_tasks
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import PROSE, Recipe, entry_of
 from cse_cli.recipe.study import find_study

@@ -1,4 +1,4 @@
-"""Paths of values in nested tables, as tuples and as dotted TOML keys."""
+"""Paths of values in nested tables, as tuples and as dotted TOML keys, and values as text."""
 
 from __future__ import annotations
 
@@ -67,3 +67,19 @@ def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tup
             yield from leaves(inner, (*keys, position), arrays=True)
     else:
         yield keys, value
+
+
+_SAME = str.maketrans(".-", "__")
+"""Makes dots, underscores and hyphens the same."""
+
+
+def is_ending(name: str, path: str) -> bool:
+    """Return whether a name is a dotted path or the end of one, such as "temperature" or "info_nce.temperature"."""
+    keys = path.split(".")
+    endings = (".".join(keys[start:]) for start in range(len(keys)))
+    return any(name.translate(_SAME) == ending.translate(_SAME) for ending in endings)
+
+
+def is_list_of_parts(place: str) -> bool:
+    """Return whether a place takes several components."""
+    return place.startswith("views.")

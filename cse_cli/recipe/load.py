@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
-from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted, setting_text
-from cse_cli.recipe.paths import is_ending, values
+from cse_cli.recipe.keys import Keys, dotted, inline, is_ending, parse_dotted, setting_text
 from cse_cli.recipe.problems import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.sources import Origins, Source, read_source
@@ -86,16 +85,17 @@ def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] 
         RecipeError: If an assignment has no `=` or a key is invalid, with all such problems.
     """
     problems: list[Problem] = []
-    overrides: list[Override] = []
-    given = [*((Override.remove, path) for path in unset), *((Override.parse, one) for one in assignments)]
-    for parse, one in given:
+    removals: list[Override] = []
+    values: list[Override] = []
+    for parse, one in [*((Override.remove, path) for path in unset), *((Override.parse, one) for one in assignments)]:
         try:
-            overrides.append(one if isinstance(one, Override) else parse(one))
+            override = one if isinstance(one, Override) else parse(one)
+            (removals if override.unset else values).append(override)
         except RecipeError as error:
             problems += error.problems
     if problems:
         raise RecipeError(problems)
-    return sorted(overrides, key=lambda one: not one.unset)
+    return removals + values
 
 
 def _keys(text: str, option: str) -> tuple[str, ...]:
@@ -125,36 +125,27 @@ def apply_overrides(tables: dict[str, Any], overrides: Sequence[Override]) -> tu
     problems: list[Problem] = []
     paths: list[Keys] = []
     for override in overrides:
+        at: Any = changed
+        path: Keys = ()
         try:
-            paths.append(_apply(changed, override))
+            for depth, key in enumerate(override.keys, start=1):
+                path = (*path, _step(at, key, path))
+                if override.unset and isinstance(at, dict) and key not in at:
+                    raise LookupError(f"'{dotted(path)}' is not set")
+                if depth < len(override.keys):
+                    at = at.setdefault(key, {}) if isinstance(at, dict) else at[path[-1]]
+                    if not isinstance(at, dict | list):
+                        raise LookupError(f"'{dotted(path)}' is a value, not a table")
+            paths.append(path)
+            if override.unset:
+                del at[path[-1]]
+            else:
+                merge_into(at, {path[-1]: override.value}, path[:-1])
         except LookupError as error:
             problems.append(Problem(override.label, "", str(error.args[0]), "recipe.unknown_path"))
     if problems:
         raise RecipeError(problems)
     return changed, tuple(paths)
-
-
-def _apply(tables: dict[str, Any], override: Override) -> Keys:
-    at: Any = tables
-    path: Keys = ()
-    for key in override.keys[:-1]:
-        path = (*path, _step(at, key, path))
-        if isinstance(at, dict) and key not in at:
-            if override.unset:
-                raise LookupError(f"'{dotted(path)}' is not set")
-            at[key] = {}
-        at = at[path[-1]]
-        if not isinstance(at, dict | list):
-            raise LookupError(f"'{dotted(path)}' is a value, not a table")
-    last = _step(at, override.keys[-1], path)
-    path = (*path, last)
-    if override.unset:
-        if isinstance(at, dict) and last not in at:
-            raise LookupError(f"'{dotted(path)}' is not set")
-        del at[last]
-    else:
-        merge_into(at, {last: override.value}, path[:-1])
-    return path
 
 
 def _step(at: Any, key: str, path: Keys) -> str | int:
@@ -292,7 +283,7 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
     if override is None or problem.code != "recipe.unknown_key":
         return problem
     try:
-        known = values(validate(written.tables, written.origins))
+        known = validate(written.tables, written.origins).values()
     except RecipeError:  # the recipe has its own problems
         return problem
     last = {path.rpartition(".")[2] for path in known}
@@ -329,8 +320,8 @@ def _far_values(recipe: Recipe) -> Iterator[str]:
     from cse_cli.recipe.describe import tune_of  # imports torch, as components do, and `cse leaderboard` does not
 
     for placed in recipe.parts():
-        for name, field in placed.entry.parameters.model_fields.items():
-            tune, value = tune_of(field), placed.part.params.get(name)
+        for name, value in placed.part.params:
+            tune = tune_of(placed.entry.parameters.model_fields[name])
             if tune is None or not tune.log or not isinstance(value, int | float) or value == 0:
                 continue
             if not tune.low / FAR <= value <= tune.high * FAR:

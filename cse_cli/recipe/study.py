@@ -14,7 +14,6 @@ from cse_cli.recipe.files import all_studies, bare_file, is_study, name_of
 from cse_cli.recipe.keys import Keys, leaves, parse_dotted
 from cse_cli.recipe.load import STUDY, Override, read_chain
 from cse_cli.recipe.parse import check_section, report_odd_values
-from cse_cli.recipe.paths import setting, values
 from cse_cli.recipe.problems import Problems, RecipeError, nearest
 from cse_cli.recipe.schema import NonNegativeInt, PositiveInt, Recipe, Section, String
 from cse_cli.recipe.sources import Origins
@@ -388,8 +387,8 @@ def _axis_problem(x: str, recipe: Recipe) -> str | None:
 
 
 def _path_problem(path: str, recipe: Recipe) -> str | None:
-    known = values(recipe)
-    if path in known or setting(recipe, path) is not None:
+    known = recipe.values()
+    if path in known or recipe.setting(path) is not None:
         return None
     return f"the recipe has no '{path}'.{nearest(path, [*known, *_AXES])}"
 

@@ -23,10 +23,9 @@ from cse_cli.core.plans import plan_of
 from cse_cli.core.stats import compare_paired
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.engine import Engine
-from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import place_runs
-from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
+from cse_cli.jobs.job import Job, Task, finished, planned
+from cse_cli.jobs.launch import run_tasks
+from cse_cli.jobs.request import RunRequest, place_runs
 from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, Override, apply_overrides, load, parse_overrides
 from cse_cli.runs.events import Listener

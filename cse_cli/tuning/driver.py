@@ -24,7 +24,7 @@ from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.tasks import POLL_SECONDS, lacks_checkpoint
+from cse_cli.jobs.launch import POLL_SECONDS, lacks_checkpoint
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run

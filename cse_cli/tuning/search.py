@@ -19,7 +19,7 @@ from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import place_runs
+from cse_cli.jobs.request import place_runs
 from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load

@@ -21,9 +21,8 @@ from pydantic import BaseModel
 
 from cse_cli.core.formatting import UNSET
 from cse_cli.recipe.describe import tune_of
-from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.keys import Keys, dotted, is_ending, is_list_of_parts
 from cse_cli.recipe.load import LoadedRecipe, Override, changed, parse_value
-from cse_cli.recipe.paths import is_ending, is_list_of_parts, is_place, setting, values
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.schema import Recipe, TuneRange
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -164,7 +163,7 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
             if path.rpartition(".")[2] in placed.part.own:
                 found[path] = replace(one, range=None)
         found |= _declared(placed.keys, placed.entry.parameters, placed.part.name)
-    current = values(recipe)
+    current = recipe.values()
     for path, value in current.items():  # views have no declaration
         kind = "string" if isinstance(value, str) else "any"
         found.setdefault(path, Declaration("the recipe", frozenset({kind}), None))
@@ -474,7 +473,7 @@ def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
 
 def _parameter(named: _Candidate, given: tuple[Range, str] | None) -> Parameter:
     name, table, declared = named.name, named.table, named.known[named.path]
-    current = [values(named.loaded.recipe)[path] for path in table.paths]
+    current = [named.loaded.recipe.values()[path] for path in table.paths]
     default = current[0] if all(value == current[0] for value in current) else None
     if isinstance(current[0], Mapping | list | tuple):
         kind = "table" if isinstance(current[0], Mapping) else "array"
@@ -555,7 +554,7 @@ def _choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[
     for typed in names:
         name = _name_in_tune(loaded.recipe, typed) or typed
         table = loaded.recipe.tune.get(name, TuneRange(paths=(typed,)))
-        if len(table.paths) > 1 or not is_place(loaded.recipe, table.paths[0]):
+        if len(table.paths) > 1 or not loaded.recipe.is_place(table.paths[0]):
             continue
         meant[typed], place = name, table.paths[0]
         if typed in given:
@@ -571,7 +570,7 @@ def _choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[
 
 def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], source: str) -> Parameter:
     """Return the parameter of a part. Each choice is a name, a table in TOML, or False to omit the part."""
-    present = setting(loaded.recipe, place)
+    present = loaded.recipe.setting(place)
     several = is_list_of_parts(place)
     if several and present and len(present) > 1:
         own: Value = _as_toml(present)
@@ -622,7 +621,7 @@ def _parameters_inside(loaded: LoadedRecipe, parts: Collection[Parameter]) -> di
             number, _, key = rest.partition(".") if several else ("0", "", rest)
             if choice != part.default and key in tables[int(number)]:  # the choice sets it
                 continue
-            component = setting(fitting.recipe, f"{place}.{number}.name" if several else f"{place}.name")
+            component = fitting.recipe.setting(f"{place}.{number}.name" if several else f"{place}.name")
             name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
             one = found.get(name, _Candidate(name, TuneRange(paths=(path,)), fitting, known, part))
             found[name] = replace(one, choices=(*one.choices, choice))
