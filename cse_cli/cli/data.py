@@ -73,7 +73,7 @@ def download(
     from cse_cli.core.console import Screen
     from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability, fetch, parse_requirements
-    from cse_cli.data.view import print_availability, print_plan
+    from cse_cli.data.view import print_availability, print_downloads
     from registry.errors import CseError
 
     if not names and not for_:
@@ -81,7 +81,7 @@ def download(
             "no data set or model is given", "cse data download NAME, or --for RECIPE", code="data.nothing_to_download"
         )
     requirements = [*parse_requirements(names or []), *requirements_of(for_ or [])]
-    print_plan([availability(one) for one in requirements])
+    print_downloads([availability(one) for one in requirements])
     with Screen() as screen:
         found = fetch(requirements, screen.downloading, force=force)
     if json_:

@@ -29,7 +29,7 @@ from cse_cli.jobs.screen import (
     describe_run,
     full_runs,
     next_steps,
-    print_plans,
+    print_previews,
     print_results,
 )
 from cse_cli.jobs.study import (
@@ -67,7 +67,7 @@ def run_jobs(request: RunRequest) -> int:
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
-        return _plan_jobs(jobs, placement, request.device, as_json=request.as_json)
+        return _preview(jobs, placement, request.device, as_json=request.as_json)
     ends = run_all(jobs, placement, request)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
@@ -258,9 +258,9 @@ def _show_notes(jobs: Sequence[Job], screen: Screen) -> None:
     screen.advise([f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)])
 
 
-def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
+def _preview(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
     """Build and read everything that jobs need, print what would run and where, and return the exit code."""
-    plans, code = [], 0
+    previews, code = [], 0
     with RunScreen() as screen:
         _show_notes(jobs, screen)
         for job in jobs:
@@ -268,16 +268,16 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_jso
                 with part_errors():
                     compute = choose(device, job.loaded.recipe.train.precision)
                     prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord("unrecorded", None, screen.show))
-                plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
+                previews.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
                     raise
                 screen.failed(job.name, error)
                 code = error.exit_code
     if as_json:
-        write_json({"plans": plans, "place": placement.describe()})
+        write_json({"plans": previews, "place": placement.describe()})
     else:
-        print_plans(plans, placement.describe())
+        print_previews(previews, placement.describe())
     return code
 
 
@@ -304,7 +304,7 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
         if request.dry_run:
             if here.rank > 0:
                 return 0
-            return _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
+            return _preview(request.jobs(), Placement(), request.device, as_json=request.as_json)
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
             tasks = run_on_rank0(lambda: _checked_tasks(request))

@@ -12,7 +12,7 @@ from torch import nn
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import rank0_first
 from cse_cli.core.threads import limit_torch_threads
-from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.batches import Batches, ViewSpec
 from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
@@ -40,14 +40,14 @@ class Experiment:
     Args:
         recipe: The recipe without the values that the components have (`Recipe.wiring`).
         method: The formula. The seed decides its initial weights.
-        plans: View name → instructions to make its tokens from the data.
+        specs: View name → instructions to make its tokens from the data.
         evaluators: Name → evaluator.
         trained: Encoder that an earlier run has trained and this one scores again. None if this run trains.
     """
 
     recipe: Recipe
     method: Method
-    plans: Mapping[str, ViewPlan]
+    specs: Mapping[str, ViewSpec]
     evaluators: Mapping[str, Evaluator]
     trained: Encoder | None = None
 
@@ -65,7 +65,7 @@ class Experiment:
     @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
-        return {column for plan in self.plans.values() for column in (plan.column, *plan.side, *plan.numbers)}
+        return {column for spec in self.specs.values() for column in (spec.column, *spec.side, *spec.numbers)}
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
 
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns, making)
-        vocabularies = {plan.column: plan.vocabulary for plan in experiment.plans.values()}
+        vocabularies = {spec.column: spec.vocabulary for spec in experiment.specs.values()}
         alarms = list[str]()
         if place[0] == 0:
             inspected = partial(record.progress, "inspecting the text")
             alarms += alarms_before_run(text, experiment.recipe, vocabularies, inspected)
         batches = Batches(
-            text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, seed, *place,
+            text, experiment.specs, recipe.train.batch_size, recipe.data.max_length, seed, *place,
             partial(record.progress, "tokenizing"), bool(recipe.data.unique_in_batch),
         )  # fmt: skip
         length = 0 if recipe.queue is None else recipe.queue.params.get("length", 0)
@@ -206,9 +206,9 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     method = Method(encoders, views, queue, losses, terms)
     for name in {views[view].encoder for view in method.views_by_layer}:
         encoders[name].keep_layers()
-    plans = {name: _plan(name, recipe.views[name], view, encoders, terms) for name, view in views.items()}
+    specs = {name: _spec(name, recipe.views[name], view, encoders, terms) for name, view in views.items()}
     for name in encoders:
-        encoders[name].prompts = _prompts(name, recipe, plans, encoders)
+        encoders[name].prompts = _prompts(name, recipe, specs, encoders)
     evaluators = {name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()}
     for evaluator in evaluators.values():
         limits = evaluator.limit, recipe.evaluate.limit
@@ -216,7 +216,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     return Experiment(
         recipe=wiring,
         method=method,
-        plans=plans,
+        specs=specs,
         evaluators=evaluators,
     )
 
@@ -257,22 +257,22 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
     return BoundView(view.encoder, augmenters, view.dropout)
 
 
-def _plan(
+def _spec(
     name: str, view: View, bound: BoundView, encoders: Mapping[str, Encoder], terms: Mapping[str, Term]
-) -> ViewPlan:
+) -> ViewSpec:
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:
         vocabulary = vocabulary.with_template(view.template)
     read = [term for term in terms.values() if any(name in term.views_of(i) for i in term.views)]
     numbers = [term.column for term in read if term.column is not None]
-    return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
+    return ViewSpec(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
 
 
 _SPLIT = "the tokenizer splits it differently as one text with a sentence"
 
 
-def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders: Mapping[str, Encoder]) -> Prompts:
+def _prompts(name: str, recipe: Recipe, specs: Mapping[str, ViewSpec], encoders: Mapping[str, Encoder]) -> Prompts:
     """Return the prompts of an encoder: those of the encoders that it wraps, and the templates of its views.
 
     Evaluation uses the template of the encoder instead, if it has one.
@@ -291,10 +291,10 @@ def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders:
                 f"encoders.{name}.template = {own.template!r}: only cse opens the saved model, because {_SPLIT}"
             )
         return Prompts(notes=tuple(notes))
-    for view, plan in plans.items():
-        if recipe.views[view].encoder != name or not isinstance(plan.vocabulary, HubVocabulary):
+    for view, spec in specs.items():
+        if recipe.views[view].encoder != name or not isinstance(spec.vocabulary, HubVocabulary):
             continue
-        given = plan.vocabulary
+        given = spec.vocabulary
         if given.prompt:
             named[view] = given.prompt
         elif given.prompt is None:

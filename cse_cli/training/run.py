@@ -121,7 +121,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
 
         def scores_of(encoder: Encoder) -> Scores:
             return evaluate(
-                encoder, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
+                encoder, one.evaluators, one.recipe.evaluate, compute, specs=one.specs,
                 show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
             )  # fmt: skip
 

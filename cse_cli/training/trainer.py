@@ -22,7 +22,7 @@ from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, loss_not_finite, traceable_distance
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
 from registry.errors import RunFailedError
@@ -298,7 +298,7 @@ class Trainer:
         began = time.perf_counter()
         only = [] if everything or metric is None else [metric.rpartition(".")[0]]
         scores = evaluate(
-            one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.plans,
+            one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.specs,
             show=lambda name, share: self.record.progress(f"scoring {name}", share, 1),
             columns=self.own_columns,
         )  # fmt: skip
