@@ -26,8 +26,9 @@ from cse_cli.jobs.launch import run_all
 from cse_cli.jobs.request import RunRequest, choose_placement
 from cse_cli.push import push_model as push
 from cse_cli.recipe import load as recipes
-from cse_cli.recipe.keys import leaves
-from cse_cli.recipe.load import LoadedRecipe, Override
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.parse import leaves
 from cse_cli.recipe.study import MOST_SEEDS
 from registry.errors import CseError
 from registry.machinery import plugins

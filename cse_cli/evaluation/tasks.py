@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.recipe.load import parse_value
+from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.parse import check_parameters
 from cse_cli.recipe.problems import Problems
 from registry import EVALUATORS

@@ -13,7 +13,8 @@ from cse_cli.core.formatting import differences
 from cse_cli.core.processes import torchrun_rank
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.cells import Cell
-from cse_cli.recipe.load import Override, load, parse_overrides
+from cse_cli.recipe.load import load
+from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.schema import Recipe, settings
 from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run

@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from cse_cli.recipe.files import place_file
-from cse_cli.recipe.keys import Keys, dotted, inline, leaves
+from cse_cli.recipe.keys import Keys, dotted, inline
 from cse_cli.recipe.problems import Problems, nearest, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
@@ -27,6 +27,18 @@ from registry.machinery.validation import shown_value
 S = TypeVar("S", bound=BaseModel)
 P = TypeVar("P", bound=Part)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
+    """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, key), arrays=arrays)
+    elif arrays and isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            yield from leaves(inner, (*keys, position), arrays=True)
+    else:
+        yield keys, value
 
 
 def parse_recipe(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Recipe:
