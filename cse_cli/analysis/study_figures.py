@@ -127,9 +127,11 @@ def _series(points: Sequence[Point], paper: str) -> list[Numbers]:
     """Return the measured and the reported numbers, in one panel if one axis shows both well, else in two."""
     reported = {"color": PAPER, "marker": "s", "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
     measured = {"color": MEASURED, "marker": "o", "linestyle": "-"}
-    kinds = (("this study", attrgetter("measured"), measured), (paper, attrgetter("in_paper"), reported))
     found: list[Numbers] = []
-    for name, number, style in kinds:
+    for name, number, style in (
+        ("this study", attrgetter("measured"), measured),
+        (paper, lambda point: None if point.reported is None else (point.reported, 0.0), reported),
+    ):
         numbers = [each for point in points if (each := number(point))]
         if numbers:
             span = min(mean - std for mean, std in numbers), max(mean + std for mean, std in numbers)
@@ -249,11 +251,6 @@ class Point:
     def measured(self) -> MeanStd | None:
         """Mean and standard deviation over the seeds, or None without runs."""
         return mean_std(self.values) if self.values else None
-
-    @property
-    def in_paper(self) -> MeanStd | None:
-        """Reported number without a standard deviation."""
-        return None if self.reported is None else (self.reported, 0.0)
 
 
 class StudyPoints:

@@ -394,22 +394,20 @@ def run_studies(request: RunRequest) -> int:
     require_home()
     if request.cluster is None:
         choose(request.device)
-    outcomes = [_run_stages(plan, request) for plan in plans]
+    outcomes = []
+    for plan in plans:
+        if plan.tuning is None:
+            outcomes.append(run_study(plan, request))
+        else:  # the trials first, and then the rows with the settings that they choose
+            trials = run_study(plan.tuning.plan, request, "trial")
+            rows = plan_study(plan.name, request, undecided=False)
+            outcomes.append(replace(run_study(rows, request), trials=trials))
     if request.as_json:
         write_outcomes(outcomes)
     else:
         print_outcomes(outcomes, quiet=request.quiet or request.fast_dev_run)
     failures = [outcome.failures or (outcome.trials and outcome.trials.failures) for outcome in outcomes]
     return int(any(failures))
-
-
-def _run_stages(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
-    """Run the trials of a study, and then its rows with the chosen settings."""
-    if plan.tuning is None:
-        return run_study(plan, request)
-    trials = run_study(plan.tuning.plan, request, "trial")
-    rows = run_study(plan_study(plan.name, request, undecided=False), request)
-    return replace(rows, trials=trials)
 
 
 def run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:

@@ -235,15 +235,20 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
             "use --processes 2 for two processes per run, or --workers 2 for two runs in parallel",
             code="jobs.exclusive_options",
         )
+    found = device_count() if device in ("auto", *ACCELERATORS) else int(device != "cpu")
     if processes is not None:
-        _check_processes(jobs, device, processes)
+        if found and processes > found:
+            raise CseError(
+                f"--processes {processes}: each process needs its own device, {found} available",
+                f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto"),
+                code="jobs.too_few_devices",
+            )
+        _check_divisible(jobs, processes)
         return Placement(processes, device=device)
     if len(jobs) == 1:  # the largest number of processes that divides the batch
         size = jobs[0].loaded.recipe.train.batch_size
-        most = max(1, _devices(device))
-        return Placement(
-            max(count for count in range(1, most + 1) if size % count == 0), workers=workers, device=device
-        )
+        processes = max(count for count in range(1, max(1, found) + 1) if size % count == 0)
+        return Placement(processes, workers=workers, device=device)
     return place_runs(len(jobs), request)
 
 
@@ -254,22 +259,6 @@ def place_runs(count: int, request: RunRequest) -> Placement:
     device = "auto" if request.device in ACCELERATORS else request.device
     devices = tuple(worker_devices(device, request.workers)[:count])
     return Placement(1, devices if len(devices) > 1 else (), None, request.workers, device, request.stall_timeout)
-
-
-def _devices(device: str) -> int:
-    """Return the number of accelerators that a run may use."""
-    return device_count() if device in ("auto", *ACCELERATORS) else int(device != "cpu")
-
-
-def _check_processes(jobs: Sequence[Job], device: str, processes: int) -> None:
-    found = _devices(device)
-    if found and processes > found:
-        raise CseError(
-            f"--processes {processes}: each process needs its own device, {found} available",
-            f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto"),
-            code="jobs.too_few_devices",
-        )
-    _check_divisible(jobs, processes)
 
 
 def _check_divisible(jobs: Sequence[Job], processes: int) -> None:

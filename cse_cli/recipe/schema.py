@@ -50,15 +50,6 @@ def settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
-    """Return the part of a component's table that identifies the experiment, without directories of models and files.
-
-    The identity of the experiment contains a digest of their contents.
-    """
-    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
-    return {key: _without_directory(value, named[key]) if key in named else value for key, value in table.items()}
-
-
 def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
     """Return the bare name of a path. Hub IDs `owner/name` are unchanged.
 
@@ -581,7 +572,9 @@ class Recipe(Section):
                 table: Any = identity
                 for key in placed.keys:
                     table = table[key]
-                table.update(part_identity(table, placed.entry))
+                for key, mark in placed.entry.resources.items():
+                    if mark.kind != "dataset" and key in table:
+                        table[key] = _without_directory(table[key], mark.kind)
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -56,12 +56,6 @@ class Term:
     schedule: WeightSchedule | None = None
     column: str | None = None
 
-    def weight_at(self, step: Step | None) -> float:
-        """Return the factor at a step, or at the first step for None."""
-        if self.schedule is None or step is None:
-            return self.weight
-        return self.schedule.at(self.weight, step.index, step.total)
-
     def views_of(self, name: str) -> tuple[str, ...]:
         """Return the views of an input, or an empty tuple for an omitted input."""
         found = self.views.get(name, ())
@@ -151,7 +145,11 @@ class Method(nn.Module):
 
     def objective(self, losses: Mapping[str, Tensor], step: Step | None = None) -> Tensor:
         """Return Σ weight · loss, with the weights of this step. Default: the first step."""
-        total = [self.terms[label].weight_at(step) * value for label, value in losses.items()]
+        total = []
+        for label, value in losses.items():
+            weight, schedule = self.terms[label].weight, self.terms[label].schedule
+            at = weight if schedule is None or step is None else schedule.at(weight, step.index, step.total)
+            total.append(at * value)
         return sum(total[1:], start=total[0])
 
     def encoder(self, name: str) -> Encoder:
