@@ -27,8 +27,8 @@ HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optu
 """Libraries that commands import inside functions, so that `cse --help` is quick."""
 HOMES = {
     "rich": (
-        r"cse_cli\.(cli\.(doctor|reproduce|runs)|core\.(console|tables)|\w+\.(\w+_)?view|data\.requirements"
-        r"|jobs\.(plan|screen|study)|runs\.listing)"
+        r"cse_cli\.(cli\.(doctor|runs)|core\.(console|tables)|\w+\.(\w+_)?view|data\.requirements"
+        r"|jobs\.(plan|reproduce|screen|study)|runs\.(details|listing))"
     ),
     "typer": r"cse_cli\.(app|cli\.\w+|recipe\.completion)",
     "matplotlib": r"cse_cli\.(adapt\.view|core\.plotting|analysis\.(pages|curves|\w*figures?)|tuning\.plots)",

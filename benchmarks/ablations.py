@@ -23,7 +23,7 @@ from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
 from cse_cli.runs.record import RunRecord
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from registry.errors import CseError
 

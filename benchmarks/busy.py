@@ -89,7 +89,7 @@ def train(recipe: str) -> int:
     from cse_cli.core.devices import choose
     from cse_cli.recipe.load import load
     from cse_cli.runs.record import unrecorded
-    from cse_cli.training.run import prepare
+    from cse_cli.training.build import prepare
     from cse_cli.training.trainer import Trainer
 
     prepared, done = prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, choose("cpu"), unrecorded()), 1

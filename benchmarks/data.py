@@ -56,7 +56,7 @@ def prepare(path: str, model: str) -> dict[str, float]:
     """Prepare the text and make batches. Return seconds and the peak memory in MB."""
     import datasets  # noqa: F401 - its import is not what is measured
 
-    from cse_cli.data.batches import Batches, ViewPlan
+    from cse_cli.data.batches import Batches, ViewSpec
     from cse_cli.data.sources import open_text
     from cse_cli.recipe.schema import Data
     from registry.vocabulary import HubVocabulary
@@ -66,7 +66,7 @@ def prepare(path: str, model: str) -> dict[str, float]:
     began = time.perf_counter()
     text = open_text(Data(file=path), {"text"})
     read = time.perf_counter()
-    batches = Batches(text, {"anchor": ViewPlan("text", vocabulary)}, BATCH, LENGTH, seed=0)
+    batches = Batches(text, {"anchor": ViewSpec("text", vocabulary)}, BATCH, LENGTH, seed=0)
     ready = time.perf_counter()
     batches.batch(0)
     order = time.perf_counter()

@@ -19,7 +19,6 @@ from cse_cli.core.formatting import interval, p_value, signed
 from cse_cli.core.stats import Paired, compare_paired, judge_together
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
-from cse_cli.recipe.paths import setting
 from cse_cli.runs.scores import metric_value
 
 Scores = Mapping[tuple[str, ...], Mapping[int, float]]
@@ -53,7 +52,7 @@ def read(name: str, paths: Sequence[str]) -> dict[tuple[str, ...], dict[int, flo
     study, made, done = plan.study, plan.cells, plan.before
     found: dict[tuple[str, ...], dict[int, float]] = {}
     for cell in made:
-        parts = tuple(str(setting(cell.load(0).recipe, path) or NONE) for path in paths)
+        parts = tuple(str(cell.load(0).recipe.setting(path) or NONE) for path in paths)
         runs = [done[cell.hash, seed] for seed in study.seed_list if (cell.hash, seed) in done]
         values = {run.seed: metric_value(run.scores, study.score or run.metric_for_best_model or "") for run in runs}
         found[parts] = {seed: value for seed, value in values.items() if value is not None}

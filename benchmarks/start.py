@@ -35,7 +35,7 @@ def command(arguments: list[str], repeats: int) -> tuple[float, float]:
 
 def start(dataset: str, model: str) -> tuple[float, int]:
     """Return the seconds from a recipe's `[data]` to the first batch of two views, and the number of rows."""
-    from cse_cli.data.batches import Batches, ViewPlan
+    from cse_cli.data.batches import Batches, ViewSpec
     from cse_cli.data.sources import open_text
     from cse_cli.recipe.schema import Data
     from registry.vocabulary import HubVocabulary
@@ -44,8 +44,8 @@ def start(dataset: str, model: str) -> tuple[float, int]:
     vocabulary.ids(["loads the tokenizer before the measurement"], 32)
     began = time.perf_counter()
     text = open_text(Data(dataset=(dataset,)), {"text"})
-    plans = {name: ViewPlan("text", vocabulary) for name in ("anchor", "positive")}
-    Batches(text, plans, 64, 32, seed=0).batch(0)
+    specs = {name: ViewSpec("text", vocabulary) for name in ("anchor", "positive")}
+    Batches(text, specs, 64, 32, seed=0).batch(0)
     return time.perf_counter() - began, text.rows
 
 

@@ -23,12 +23,12 @@ from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.model import Model, load_model
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.launch import run_all
-from cse_cli.jobs.placement import choose_placement
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.request import RunRequest, choose_placement
 from cse_cli.push import push_model as push
 from cse_cli.recipe import load as recipes
-from cse_cli.recipe.keys import leaves
-from cse_cli.recipe.load import LoadedRecipe, Override
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.parse import leaves
 from cse_cli.recipe.study import MOST_SEEDS
 from registry.errors import CseError
 from registry.machinery import plugins

@@ -107,19 +107,14 @@ def _end(error: Exception) -> Never:
     if hasattr(error, "format_message"):  # an unknown option or an invalid value
         _exit(_usage(error), 2)
     if "torch" in sys.modules:  # otherwise no component is loaded
-        _end_of_computation(error)
+        from cse_cli.core.devices import missing_memory
+        from cse_cli.core.part_errors import explain
+
+        if isinstance(error, RuntimeError | MemoryError) and (reason := missing_memory(error)) is not None:
+            _exit(f"{reason}\n  → lower the batch size or the maximum length of sentences", 1)
+        if (explained := explain(error)) is not None:  # of a component that is not part of the package
+            _exit(str(explained), explained.exit_code)
     raise error
-
-
-def _end_of_computation(error: Exception) -> None:
-    """Exit after a lack of memory, or after an exception in a component that is not part of the package."""
-    from cse_cli.core.devices import missing_memory
-    from cse_cli.core.part_errors import explain
-
-    if isinstance(error, RuntimeError | MemoryError) and (reason := missing_memory(error)) is not None:
-        _exit(f"{reason}\n  → lower the batch size or the maximum length of sentences", 1)
-    if (explained := explain(error)) is not None:
-        _exit(str(explained), explained.exit_code)
 
 
 def _exit(text: str, code: int) -> Never:

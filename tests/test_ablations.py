@@ -14,7 +14,7 @@ from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study, outline
 from cse_cli.runs.record import RunRecord
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from tests.support.running import Heard
 from tests.support.shrunken import Small, small

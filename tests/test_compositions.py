@@ -14,8 +14,7 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
-from cse_cli.training.method import Method
-from cse_cli.training.step import StepState
+from cse_cli.training.method import Method, StepState
 from tests.support.shrunken import Small
 
 LENGTH = 6
@@ -33,7 +32,7 @@ class Training:
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         text = open_text(built.recipe.data, built.columns)
-        self.batches = Batches(text, built.plans, 4, built.recipe.data.max_length, 7)
+        self.batches = Batches(text, built.specs, 4, built.recipe.data.max_length, 7)
         self.optimizer = torch.optim.SGD([p for p in self.method.parameters() if p.requires_grad], lr=0.02)
         self.index = 0
 

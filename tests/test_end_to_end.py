@@ -22,7 +22,7 @@ from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results
 from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe, unrecorded
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder

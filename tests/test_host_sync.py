@@ -93,7 +93,7 @@ def stepper(name: str, parts: Small) -> TrainStep:
         if isinstance(component, Ema | Fgsm):
             component._checked = True  # what is looked at once, before the first update
     text = open_text(recipe.data, made.columns)
-    batches = Batches(text, made.plans, recipe.train.batch_size, recipe.data.max_length, 5)
+    batches = Batches(text, made.specs, recipe.train.batch_size, recipe.data.max_length, 5)
     return TrainStep(method, batches, recipe.train, Compute(DEVICE, "fp32"), 5, STEPS)
 
 

@@ -31,7 +31,7 @@ from cse_cli.core.devices import choose
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import unrecorded
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from registry.resources.models import quiet_transformers
 from tests.support.shrunken import Small, small

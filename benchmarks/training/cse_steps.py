@@ -16,7 +16,7 @@ from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.record import unrecorded
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 
 MANY = 1_000_000

@@ -240,7 +240,7 @@ def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
 
 def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.figures import curve_of, draw_curves  # imports matplotlib
+    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = result.metric_for_best_model
@@ -274,7 +274,7 @@ def _losses(run_id: str, whose: str) -> list[SavedFigure]:
 
 def study_report(argument: str, finished: FinishedRuns) -> Report:
     """Return the report of a study."""
-    from cse_cli.analysis.figures import study_figure  # imports matplotlib
+    from cse_cli.analysis.study_figures import study_figure  # imports matplotlib
     from cse_cli.core.plotting import as_svg
 
     runs = study_runs(load_study(argument), finished)

@@ -71,9 +71,9 @@ def download(
     To resume a stopped download, run the same command again.
     """
     from cse_cli.core.console import Screen
-    from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability, fetch, parse_requirements
-    from cse_cli.data.view import print_availability, print_plan
+    from cse_cli.data.view import print_availability, print_downloads
+    from cse_cli.recipe.check import requirements_of
     from registry.errors import CseError
 
     if not names and not for_:
@@ -81,7 +81,7 @@ def download(
             "no data set or model is given", "cse data download NAME, or --for RECIPE", code="data.nothing_to_download"
         )
     requirements = [*parse_requirements(names or []), *requirements_of(for_ or [])]
-    print_plan([availability(one) for one in requirements])
+    print_downloads([availability(one) for one in requirements])
     with Screen() as screen:
         found = fetch(requirements, screen.downloading, force=force)
     if json_:
@@ -157,7 +157,7 @@ def check_recipes(
     Requires no model, data or network.
     """
     from cse_cli.core.console import write_json
-    from cse_cli.data.check import check_file, recipe_files
+    from cse_cli.recipe.check import check_file, recipe_files
     from cse_cli.recipe.view import print_checks
 
     files = recipe_files(paths or [])
@@ -176,9 +176,9 @@ def check_recipes(
 
 def _show_requirements(files: list[Path], overrides: Sequence[str], unset: Sequence[str], *, as_json: bool) -> int:
     """Print the requirements of recipes. Return the exit code."""
-    from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability
     from cse_cli.data.view import print_requirements
+    from cse_cli.recipe.check import requirements_of
 
     found = [availability(one) for one in requirements_of(files, overrides, unset)]
     if as_json:

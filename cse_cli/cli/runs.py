@@ -66,8 +66,8 @@ def show(
     json_: AsJson = False,
 ) -> None:
     """Show scores, curves of loss and scores, changed settings, warnings and the model of a run."""
+    from cse_cli.runs.details import show_details
     from cse_cli.runs.index import find_run
-    from cse_cli.runs.listing import show_details
 
     show_details(find_run(run).run_id, everything=all_, json_=json_)
 
@@ -98,7 +98,7 @@ def logs(
     json_: Annotated[bool, typer.Option("--json", help="Print the recorded events, one JSON object per line.")] = False,
 ) -> None:
     """Print the log of a run."""
-    from cse_cli.runs.listing import print_log
+    from cse_cli.runs.details import print_log
 
     with contextlib.suppress(KeyboardInterrupt):
         print_log(run, follow=follow, json_=json_)

@@ -134,7 +134,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ViewPlan:
+class ViewSpec:
     """Plan of the tokens of a view.
 
     Args:
@@ -194,7 +194,7 @@ class Batches:
     """Training batches of one process, from a tokenized text on disk.
 
     Args:
-        plans: Plan of each view, by name.
+        specs: Spec of each view, by name.
         batch_size: Number of sentences per step, summed over all processes.
         max_length: Maximum number of tokens of a sentence, special tokens included.
         seed: Seed of the order and of text augmentation.
@@ -206,7 +206,7 @@ class Batches:
     """
 
     text: Text
-    plans: Mapping[str, ViewPlan]
+    specs: Mapping[str, ViewSpec]
     batch_size: int
     max_length: int
     seed: int
@@ -228,14 +228,14 @@ class Batches:
                 f"use a multiple of {self.world}",
                 code="data.uneven_batch",
             )
-        for plan in self.plans.values():
-            if plan.changes_text:
-                self._sentences[plan.column] = self.text.sentences(plan.column)
+        for spec in self.specs.values():
+            if spec.changes_text:
+                self._sentences[spec.column] = self.text.sentences(spec.column)
             else:
-                self._tokenize(plan.column, plan.vocabulary)
-            for column, vocabulary in plan.side.items():
+                self._tokenize(spec.column, spec.vocabulary)
+            for column, vocabulary in spec.side.items():
                 self._tokenize(column, vocabulary)
-            for column in plan.numbers:
+            for column in spec.numbers:
                 self._numbers[column] = as_numbers(column, self.text.sentences(column).take(range(self.text.rows)))
 
     @property
@@ -278,16 +278,16 @@ class Batches:
             return vocabulary.pad(self._tokens[column, vocabulary.fingerprint].take(own))
 
         views = {}
-        for name, plan in self.plans.items():
-            if plan.changes_text:
+        for name, spec in self.specs.items():
+            if spec.changes_text:
                 # Every process changes the whole batch, so that the result does not depend on the number of processes.
                 alone, shared = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
-                pieces = plan.pieces(self._sentences[plan.column].take(indices), alone, shared, self.max_length)
-                view = plan.vocabulary.assemble(self._own(pieces))
+                pieces = spec.pieces(self._sentences[spec.column].take(indices), alone, shared, self.max_length)
+                view = spec.vocabulary.assemble(self._own(pieces))
             else:
-                view = tokens(plan.column, plan.vocabulary)
-            side = {column: tokens(column, vocabulary) for column, vocabulary in plan.side.items()}
-            numbers = {column: self._numbers[column][own] for column in plan.numbers}
+                view = tokens(spec.column, spec.vocabulary)
+            side = {column: tokens(column, vocabulary) for column, vocabulary in spec.side.items()}
+            numbers = {column: self._numbers[column][own] for column in spec.numbers}
             views[name] = replace(view, side=side, numbers=numbers) if side or numbers else view
         return views
 

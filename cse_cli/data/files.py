@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.paths import check_entries
 from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
@@ -20,8 +20,6 @@ from registry.resources.rows import Column, File, lines
 ROWS = 8192
 """Rows of a table. Bounds the memory."""
 
-MOST_ENTRIES = 100_000
-"""Maximum number of entries to search for a directory or a glob, which takes 0.5 s."""
 
 _FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 _KNOWN = ", ".join(_FORMATS) + " (plain or .gz)"
@@ -78,23 +76,6 @@ def _matching(path: Path) -> list[Path]:
         return sorted(p for p in folder.glob(str(Path(*pattern))) if p.is_file())
     except (OSError, ValueError):  # a bad file name or pattern, or directories without permission
         return []
-
-
-def check_entries(
-    folder: Path, levels: int | None, action: str = "give a directory that contains little except the text"
-) -> None:
-    """Raise `CseError` if a search of this many levels (None: all) would find more than `MOST_ENTRIES` entries."""
-    seen, start = 0, len(folder.parts)
-    for here, folders, files in os.walk(folder):
-        seen += len(folders) + len(files)
-        if seen > MOST_ENTRIES:
-            raise CseError(
-                f"directory '{folder}' contains more than {MOST_ENTRIES:,} files and directories",
-                action,
-                code="data.too_many_files",
-            )
-        if levels is not None and len(Path(here).parts) - start >= levels - 1:
-            folders.clear()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,7 @@ from rich.filesize import decimal
 
 from cse_cli.data.files import find_files
 from cse_cli.recipe.files import bare_file
-from cse_cli.recipe.requirements import HUB, Requirement, merged_requirements
+from cse_cli.recipe.requirements import HUB, NOT_INSTALLED, Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.resources import catalog, hub, models
@@ -102,10 +101,9 @@ def availabilities(recipes: Iterable[Recipe]) -> list[Availability]:
 
 
 def _package(requirement: Requirement, _: bool) -> Availability:
-    if find_spec(requirement.name) is not None:
+    if (action := requirement.installation) is None:
         return Availability(requirement, "here", "Python")
-    action = f"run `pip install {requirement.name}`"
-    return Availability(requirement, "missing", problem="it is not installed", action=action)
+    return Availability(requirement, "missing", problem=NOT_INSTALLED, action=action)
 
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:

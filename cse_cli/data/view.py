@@ -178,7 +178,7 @@ def print_availability(found: Sequence[Availability]) -> None:
             console.print(Text(f"{', '.join(dict.fromkeys(names))}: {license}"))
 
 
-def print_plan(found: Sequence[Availability]) -> None:
+def print_downloads(found: Sequence[Availability]) -> None:
     """Print the downloads that follow, with sizes and licenses, to stderr."""
     from cse_cli.data.requirements import download_size
 

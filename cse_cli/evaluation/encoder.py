@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import gather_rows, shared
-from cse_cli.data.batches import ViewPlan
+from cse_cli.data.batches import ViewSpec
 from cse_cli.data.columns import OwnColumns
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
@@ -54,7 +54,7 @@ class SentenceEncoder:
         compute: Device and precision.
         batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
         max_length: Maximum number of tokens per sentence, limited by the encoder's own maximum.
-        plans: View → its plan, for evaluators of views.
+        specs: View → its spec, for evaluators of views.
         through: Name of the view whose augmenters change every sentence, or None.
         columns: Columns that a view reads and an evaluator does not have.
         cache_bytes: Size of the cache in bytes.
@@ -66,7 +66,7 @@ class SentenceEncoder:
         compute: Compute,
         batch_tokens: int | None,
         max_length: int,
-        plans: Mapping[str, ViewPlan] | None = None,
+        specs: Mapping[str, ViewSpec] | None = None,
         through: str | None = None,
         columns: OwnColumns | None = None,
         cache_bytes: int = CACHE_BYTES,
@@ -75,7 +75,7 @@ class SentenceEncoder:
         self.compute = compute
         self.batch_tokens = batch_tokens or (CPU_TOKENS if compute.device.type == "cpu" else DEVICE_TOKENS)
         self.max_length = min(max_length, encoder.max_length or max_length)
-        self.plans = plans or {}
+        self.specs = specs or {}
         self.through = through
         self.columns = columns or OwnColumns()
         self.watch: Callable[[float], None] = lambda _: None
@@ -113,7 +113,7 @@ class SentenceEncoder:
     def _encoded(self, sentences: Sequence[str], way: Way) -> tuple[list[str], np.ndarray]:
         """Return the sentences sorted by length, and their embeddings."""
         if self.through is not None:
-            views = self.encode_view(self.through, {self.plans[self.through].column: sentences})
+            views = self.encode_view(self.through, {self.specs[self.through].column: sentences})
             return list(sentences), views.numpy()
         if isinstance(self.encoder, LibraryEncoder):
             with self.compute.autocast():
@@ -156,13 +156,13 @@ class SentenceEncoder:
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
         """Return embeddings of sentences changed by a view's augmenters, in batches in the given order."""
-        if view not in self.plans:
-            known = f"use {', '.join(self.plans)}" if self.plans else "evaluate in a recipe that has views"
-            raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}", known, code="evaluate.unknown_view")
-        plan = self.plans[view]
-        columns = self.columns.added(columns, {plan.column, *plan.side})
+        if view not in self.specs:
+            known = f"use {', '.join(self.specs)}" if self.specs else "evaluate in a recipe that has views"
+            raise CseError(f"unknown view '{view}'.{suggestion(view, self.specs)}", known, code="evaluate.unknown_view")
+        spec = self.specs[view]
+        columns = self.columns.added(columns, {spec.column, *spec.side})
         with self.compute.autocast():
-            vectors = encode_view(self.encoder, (view, plan), columns, VIEW_BATCH, self.max_length, training)
+            vectors = encode_view(self.encoder, (view, spec), columns, VIEW_BATCH, self.max_length, training)
         return vectors.float().cpu()
 
 

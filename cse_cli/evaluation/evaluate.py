@@ -15,7 +15,7 @@ from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.paths import home
 from cse_cli.core.results import Scores
 from cse_cli.core.threads import limit_torch_threads
-from cse_cli.data.batches import ViewPlan
+from cse_cli.data.batches import ViewSpec
 from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
 from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, ShardedEncoder
@@ -43,7 +43,7 @@ def evaluate(
     settings: Evaluate,
     compute: Compute,
     only: Iterable[str] = (),
-    plans: Mapping[str, ViewPlan] | None = None,
+    specs: Mapping[str, ViewSpec] | None = None,
     show: Show | None = None,
     columns: OwnColumns | None = None,
 ) -> Scores:
@@ -54,7 +54,7 @@ def evaluate(
     first one computes the scores, and all of them receive the scores.
     """
     chosen = {name: evaluators[name] for name in list(only) or evaluators}
-    arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view, columns
+    arguments = encoder, compute, settings.batch_tokens, settings.max_length, specs, settings.view, columns
     if world_size() == 1:
         return _scores(SentenceEncoder(*arguments), chosen, show, settings.width)
     sharded = ShardedEncoder(*arguments)

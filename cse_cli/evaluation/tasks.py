@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.recipe.load import parse_value
+from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.parse import check_parameters
 from cse_cli.recipe.problems import Problems
 from registry import EVALUATORS
@@ -90,32 +90,26 @@ def _tasks_of(word: str) -> list[tuple[str, _Named]]:
     for entry in EVALUATORS:
         if made := entry.cls.tasks_of(word):
             return [(name, _Named(entry, given)) for name, given in made.items()]
-    members = {entry.name: entry.cls.suites[word] for entry in EVALUATORS if word in entry.cls.suites}
+    members = [(entry, entry.cls.suites[word]) for entry in EVALUATORS if word in entry.cls.suites]
+    if not members and word in EVALUATORS:
+        return [(word, _Named(EVALUATORS[word], {}))]
     if not members:
-        return [(word, _single(word))]
-    first = sorted(members, key=lambda component: -len(members[component]))
-    return [(name, _member(EVALUATORS[component], name)) for component in first for name in members[component]]
-
-
-def _member(entry: Entry[Evaluator], name: str) -> _Named:
-    given = {} if name == entry.name else entry.cls.parameters_for(name)
-    if given is None:
-        raise CseError(
-            f"evaluator '{entry.name}' (from {entry.distribution}) has no parameters for its task '{name}'",
-            "return parameters for each task of `suites` in `parameters_for`",
-            code="evaluate.task_without_parameters",
-        )
-    return _Named(entry, given)
-
-
-def _single(name: str) -> _Named:
-    if name in EVALUATORS:
-        return _Named(EVALUATORS[name], {})
-    for entry in EVALUATORS:
-        given = entry.cls.parameters_for(name)
-        if given is not None:
-            return _Named(entry, given)
-    raise _unknown(name)
+        for entry in EVALUATORS:
+            if (given := entry.cls.parameters_for(word)) is not None:
+                return [(word, _Named(entry, given))]
+        raise _unknown(word)
+    found = []
+    for entry, names in sorted(members, key=lambda member: -len(member[1])):
+        for name in names:
+            given = {} if name == entry.name else entry.cls.parameters_for(name)
+            if given is None:
+                raise CseError(
+                    f"evaluator '{entry.name}' (from {entry.distribution}) has no parameters for its task '{name}'",
+                    "return parameters for each task of `suites` in `parameters_for`",
+                    code="evaluate.task_without_parameters",
+                )
+            found.append((name, _Named(entry, given)))
+    return found
 
 
 def _unknown(name: str) -> CseError:
@@ -183,17 +177,12 @@ def _made(name: str, one: _Named, settings: Sequence[_Setting]) -> Task:
                 code="evaluate.fixed_parameter",
             )
     changed = {setting.parameter: setting.value for setting in own}
-    params = _checked(name, entry, {**one.given, **changed})
-    return Task(entry.name, params, tuple(changed), entry.build(params))
-
-
-def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> Parameters:
     problems = Problems()
-    params = check_parameters(f"evaluator '{entry.name}'", entry, given, (name,), problems)
+    params = check_parameters(f"evaluator '{entry.name}'", entry, {**one.given, **changed}, (name,), problems)
     if problems.found:
         raise CseError(
             "\n".join(str(problem) for problem in problems.found),
             f"set them with --set {name}.parameter=value. List them: cse show {entry.name}",
             code="evaluate.bad_parameter",
         )
-    return params
+    return Task(entry.name, params, tuple(changed), entry.build(params))

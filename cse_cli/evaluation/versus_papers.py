@@ -8,6 +8,8 @@ from pathlib import Path
 
 from cse_cli.analysis.papers import ScoreLayout, layouts, merge_equal, model_name, reported_for, reported_rows
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable, measure
+from cse_cli.core.formatting import grouped
+from cse_cli.core.results import paper_average
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
 from cse_cli.runs.record import model_of_run
@@ -24,17 +26,29 @@ def compare_with_papers(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> 
         tasks: Scored tasks. Tasks with changed parameters are not comparable with papers.
     """
     plain = {name for name, task in tasks.items() if not task.changed}
-    by_encoder: dict[str, list[Scored]] = {}
-    for one in scored:
-        by_encoder.setdefault(encoder_of(one.model), []).append(one)
-    languages = {(row.model, row.language): None for row in reported_rows() if row.model and row.language}
-    return [
-        _table(encoder, language, layout, by_encoder[encoder])
-        for encoder, language in languages
-        if encoder in by_encoder and language is not None
-        for layout in layouts(language)
-        if _covers(by_encoder[encoder][0], plain, layout) and reported_for(encoder, language, layout)
-    ]
+    by_encoder = grouped(scored, lambda one: encoder_of(one.model))
+    languages = dict.fromkeys((row.model or "", row.language or "") for row in reported_rows())
+    tables = []
+    for encoder, language in languages:
+        for layout in layouts(language) if language and encoder in by_encoder else ():
+            own = [_row(one, language, layout) for one in by_encoder[encoder] if plain.issuperset(layout.evaluators)]
+            reported = reported_for(encoder, language, layout)
+            if not reported or not own or len(own[0].scores) < len(layout.columns):
+                continue
+            key = layout.ranking
+            rows = sorted(
+                [*merge_equal(reported), *own], key=lambda row: -row.scores[key].mean if key in row.scores else 0.0
+            )
+            table = ScoreTable(
+                kind="encoder",
+                heading=f"reported results of {encoder} ({language}){layout.unit_text}",
+                encoder=encoder,
+                language=language,
+                columns=tuple(column.heading for column in layout.columns),
+                rows=tuple(rows),
+            )
+            tables.append(table)
+    return tables
 
 
 def encoder_of(model: str) -> str:
@@ -45,37 +59,15 @@ def encoder_of(model: str) -> str:
     return model_name(Path(name).name if Path(name).is_dir() else name)
 
 
-def _covers(one: Scored, plain: set[str], layout: ScoreLayout) -> bool:
-    return all(
-        column.evaluator in plain and (column.metric is None or column.metric in one.scores[column.evaluator])
-        for column in layout.columns
-        if column.evaluator != AVERAGE
-    )
-
-
-def _table(encoder: str, language: str, layout: ScoreLayout, models: Sequence[Scored]) -> ScoreTable:
-    rows = [*merge_equal(reported_for(encoder, language, layout)), *(_row(one, language, layout) for one in models)]
-    ranked = sorted(rows, key=lambda row: -row.scores[layout.ranking].mean if layout.ranking in row.scores else 0.0)
-    return ScoreTable(
-        kind="encoder",
-        heading=f"reported results of {encoder} ({language}){f' [{layout.unit}]' if layout.unit else ''}",
-        encoder=encoder,
-        language=language,
-        columns=tuple(column.heading for column in layout.columns),
-        rows=tuple(ranked),
-    )
-
-
 def _row(one: Scored, language: str, layout: ScoreLayout) -> ScoreRow:
+    """Return the row of a model, without the columns that it has no score of."""
     values = {
-        column.heading: one.scores[column.evaluator][column.metric or next(iter(one.scores[column.evaluator]))]
+        column.heading: paper_average(one.scores, layout.evaluators, column.metric or "")
+        if column.evaluator == AVERAGE
+        else one.scores[column.evaluator].get(column.metric or "")
         for column in layout.columns
-        if column.evaluator != AVERAGE
     }
-    for column in layout.columns:
-        if column.evaluator == AVERAGE:
-            values[column.heading] = sum(round(value, 2) for value in values.values()) / len(values)
-    scores = {column.heading: measure([values[column.heading]]) for column in layout.columns}
+    scores = {heading: measure([value]) for heading, value in values.items() if value is not None}
     return ScoreRow(
         source="measured", name=one.model, recipe=one.model, model=one.model, language=language, scores=scores
     )

@@ -11,7 +11,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from cse_cli.data.batches import ViewPlan
+from cse_cli.data.batches import ViewSpec
 from registry.accelerators import kept_randomness
 from registry.dropout import dropout_rate
 from registry.encoders.backbone import modes_kept
@@ -52,7 +52,7 @@ class EvaluationStep:
 
 def encode_view(
     encoder: Encoder,
-    view: tuple[str, ViewPlan],
+    view: tuple[str, ViewSpec],
     columns: Mapping[str, Sequence[str]],
     batch_size: int,
     max_length: int,
@@ -67,8 +67,8 @@ def encode_view(
     Raises:
         MissingError: If a column of the view is missing.
     """
-    name, plan = view
-    missing = sorted({plan.column, *plan.side} - set(columns))
+    name, spec = view
+    missing = sorted({spec.column, *spec.side} - set(columns))
     if missing:
         raise MissingError(
             f"view '{name}' needs the missing column '{', '.join(missing)}'",
@@ -80,17 +80,17 @@ def encode_view(
     rng, alike, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
     vectors = []
     mode = _in_training(encoder) if training else nullcontext()
-    with kept_randomness(place), torch.no_grad(), mode, dropout_rate(encoder, plan.dropout):
+    with kept_randomness(place), torch.no_grad(), mode, dropout_rate(encoder, spec.dropout):
         torch.manual_seed(seed)
-        for start in range(0, len(columns[plan.column]), batch_size):
+        for start in range(0, len(columns[spec.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}
-            tokens = plan.vocabulary.assemble(plan.pieces(batch[plan.column], rng, alike, max_length))
-            side = {column: known.pad(known.ids(batch[column], max_length)) for column, known in plan.side.items()}
+            tokens = spec.vocabulary.assemble(spec.pieces(batch[spec.column], rng, alike, max_length))
+            side = {column: known.pad(known.ids(batch[column], max_length)) for column, known in spec.side.items()}
             tokens = replace(tokens, side=side).to(place)
-            for augmenter in plan.augmenters:
+            for augmenter in spec.augmenters:
                 tokens = augmenter.on_tokens(tokens, step)
             embedded = Embedded(tokens, encoder.embed(tokens))
-            for augmenter in plan.augmenters:
+            for augmenter in spec.augmenters:
                 embedded = augmenter.on_embeddings(embedded, name, step)
             if training:
                 vectors.append(encoder.encode(embedded.tokens, embedded.vectors).at_least_single().sentence)

@@ -18,7 +18,8 @@ from cse_cli.data.sources import open_text
 from cse_cli.inspection import facts
 from cse_cli.inspection.alarms import alarms_of
 from cse_cli.recipe.files import all_recipes, bare_file
-from cse_cli.recipe.load import Override, changed, load, parse_overrides, read
+from cse_cli.recipe.load import changed, load, read
+from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.requirements import HUB, requirements
 from cse_cli.recipe.schema import Recipe
 from registry import ENCODERS

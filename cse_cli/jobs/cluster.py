@@ -17,7 +17,7 @@ from cse_cli._version import __version__
 from cse_cli.core.paths import home
 from cse_cli.core.threads import THREADS_VARIABLE, limit_libraries
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.runs.record import folder_of
 from cse_cli.runs.signals import defer_signals
 from registry.errors import CseError, MissingError, install_command

@@ -16,7 +16,7 @@ from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
 from cse_cli.core.threads import PORTABLE, worker_environment
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.jobs.worker import BUSY
 from cse_cli.runs.claim import BusyError, Claimed
 from cse_cli.runs.events import FILE, Listener, Pruned, read_events, read_history

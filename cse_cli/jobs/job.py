@@ -1,22 +1,25 @@
-"""Requested runs and their claims: the step from a recipe and a seed to a run with an ID."""
+"""Requested runs: the step from a recipe and a seed to a run with an ID, and which of them are finished."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cse_cli.core.devices import choose
 from cse_cli.core.environment import git_commit
-from cse_cli.core.identity import Identity
-from cse_cli.data.identity import identify, plugin_poolings
+from cse_cli.core.identity import Difference, Identity
+from cse_cli.core.results import Result
+from cse_cli.data.identity import Known, identify, identify_known, plugin_poolings
 from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import train_entries
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.claim import Busy, BusyError, Claim, claim, claim_run
+from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import About, read_about
 from cse_cli.training.recording import model_of
 from cse_cli.training.run import experiment_changed
@@ -137,3 +140,70 @@ def family(name: str, language: str) -> str:
     """
     before, found, _ = f"{name}_".partition(f"_{language}_")
     return f"{before}_{language}" if found else name
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Run to execute.
+
+    Args:
+        known: Identity of its experiment, as far as it is known on this machine.
+        seeds: Seeds of its experiment that the command starts together.
+    """
+
+    job: Job
+    known: Known
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Experiment, as far as it is known, and seed: tasks with the same key are the same run."""
+        return self.known.model_dump_json(), self.job.seed
+
+    def same(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
+        """Return the records of this run, newest first. With `--resume` that is the named run."""
+        if self.job.resume is not None:
+            return [run for run in recorded if run.run_id == self.job.resume]
+        return [
+            run
+            for run in recorded
+            if run.about.identity is not None
+            and run.about.is_result
+            and run.about.seed == self.job.seed
+            and not self.known.differences(run.about.identity)
+        ]
+
+    def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
+        """Return the result of the run, or None if it is not finished."""
+        return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
+
+    def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
+        """Return the differences to a finished run with the same settings and seed, or an empty list."""
+        for run in recorded:
+            identity = run.about.identity if run.is_result and run.about.seed == self.job.seed else None
+            if identity is not None and identity.settings == self.known.settings:
+                return self.known.differences(identity)
+        return []
+
+
+def make_tasks(jobs: Sequence[Job]) -> list[Task]:
+    """Return one task per experiment and seed, with the seeds of its experiment."""
+    tasks: dict[tuple[str, int], Task] = {}
+    for job in jobs:
+        task = Task(job, identify_known(job.loaded.recipe))
+        tasks.setdefault(task.key, task)
+    return planned(list(tasks.values()))
+
+
+def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Task, Result]:
+    """Return the results of finished tasks. With `--again` no task is finished."""
+    found = ((task, task.result(recorded)) for task in tasks if not task.job.again)
+    return {task: result for task, result in found if result is not None}
+
+
+def planned(tasks: Sequence[Task]) -> list[Task]:
+    """Return tasks with the seeds of their experiment, which the claim of the first one records as a plan."""
+    seeds = defaultdict[str, list[int]](list)
+    for task in tasks:
+        seeds[task.key[0]].append(task.job.seed)
+    return [replace(task, seeds=tuple(seeds[task.key[0]])) for task in tasks]

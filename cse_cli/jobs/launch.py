@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import sleep
+from typing import TypeGuard
 
 from cse_cli.analysis.draw import draw_figures
 from cse_cli.core.console import Screen, print_error, to_json, write_json
@@ -20,16 +21,15 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, download_size, fetch
 from cse_cli.data.sources import open_text
 from cse_cli.jobs.engine import Engine, release
-from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import Placement, choose_placement, place_runs
-from cse_cli.jobs.request import RunRequest, options_of
+from cse_cli.jobs.job import Job, Task, finished, make_tasks
+from cse_cli.jobs.request import Placement, RunRequest, choose_placement, options_of, place_runs
 from cse_cli.jobs.screen import (
     RunScreen,
     RunsScreen,
     describe_run,
     full_runs,
     next_steps,
-    print_plans,
+    print_previews,
     print_results,
 )
 from cse_cli.jobs.study import (
@@ -42,7 +42,6 @@ from cse_cli.jobs.study import (
     write_outcomes,
     write_study_plans,
 )
-from cse_cli.jobs.tasks import Task, finished, make_tasks, run_tasks
 from cse_cli.listing.inventory import small_version
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
@@ -51,11 +50,14 @@ from cse_cli.recipe.study import find_study
 from cse_cli.runs.claim import Busy, BusyError, Claimed, Done
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs
-from cse_cli.runs.record import RunRecord, read_about
-from cse_cli.training.run import prepare, train, try_step
+from cse_cli.runs.record import RunRecord, delete_checkpoints, read_about
+from cse_cli.training.build import prepare
+from cse_cli.training.run import train, try_step
 from registry.errors import CseError, DiskError, MissingError, TrackingError
 from registry.resources import hub
 
+POLL_SECONDS = 1.0
+"""Time between two checks for the runs of other processes."""
 _EXIT_SECONDS = 60.0
 """Time for torchrun to end a process that has nothing to print."""
 
@@ -65,7 +67,7 @@ def run_jobs(request: RunRequest) -> int:
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
-        return _plan_jobs(jobs, placement, request.device, as_json=request.as_json)
+        return _preview(jobs, placement, request.device, as_json=request.as_json)
     ends = run_all(jobs, placement, request)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
@@ -131,6 +133,77 @@ def _execute(
     return ends, len(begun & {task for task, end in ends.items() if isinstance(end, Result)})
 
 
+def run_tasks(
+    tasks: Sequence[Task],
+    engine: Engine,
+    begin: Callable[[Task, str], Listener],
+    wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
+) -> Iterator[tuple[Task, Result | CseError]]:
+    """Execute tasks and yield the result or error of each. No task is executed twice.
+
+    An exception of a run that is not a `CseError` is raised.
+
+    Other processes may execute the same tasks. For example, the jobs of a Slurm array may start one command on a shared
+    disk. Each process takes the next run that no other one holds, and finally waits for the runs of the others.
+
+    Args:
+        tasks: Tasks in the order in which they start.
+        engine: Engine that executes the runs.
+        begin: Called when a run starts, with its ID. Returns the receiver of its events.
+        wait_for: Called once for each task of another process, when no other task is left.
+    """
+    left, running, awaited = list(tasks), dict[str, tuple[Task, Listener]](), set[Task]()
+    busy: dict[Task, RecordedRun] = {}
+    while left or running:
+        while left and len(running) < engine.slots:
+            done = finished(left, all_runs())
+            yield from done.items()
+            left = [task for task in left if task not in done]
+            busy, task = {}, None
+            for task in left:
+                try:
+                    claim = task.job.claim(engine.device, seeds=task.seeds)
+                except CseError as error:
+                    yield task, error
+                    break
+                if isinstance(claim, Busy):
+                    busy[task] = claim.run
+                    continue
+                if isinstance(claim, Claimed):
+                    running[claim.run_id] = task, begin(task, claim.run_id)
+                    engine.start(claim, running[claim.run_id][1])
+                elif claim.run.result is not None:
+                    yield task, claim.run.result
+                break
+            else:
+                break
+            left.remove(task)
+        if not running:
+            for task in [task for task in busy if task not in awaited]:
+                awaited.add(task)
+                wait_for(task, busy[task])
+            sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
+        for run_id, end in engine.ended():
+            task, listener = running.pop(run_id)
+            if isinstance(end, BusyError) and task.job.resume is None:
+                left.append(task)
+            elif task.job.resume is None and lacks_checkpoint(end, run_id):
+                listener("warning", {"text": f"run {run_id[:8]} starts again from its first step: {end.message}"})
+                left.append(task)
+            elif isinstance(end, Result | CseError):
+                yield task, end
+            else:
+                raise end
+
+
+def lacks_checkpoint(end: object, run_id: str) -> TypeGuard[CseError]:
+    """Return whether a run ended because all its checkpoints are damaged. They are deleted: it can start again."""
+    if not (isinstance(end, CseError) and end.code == "training.no_usable_checkpoint"):
+        return False
+    delete_checkpoints(run_id)
+    return True
+
+
 def _length(task: Task) -> float:
     """Return the approximate number of tokens of a run, which is infinite without a number of steps."""
     recipe = task.job.loaded.recipe
@@ -185,9 +258,9 @@ def _show_notes(jobs: Sequence[Job], screen: Screen) -> None:
     screen.advise([f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)])
 
 
-def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
+def _preview(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
     """Build and read everything that jobs need, print what would run and where, and return the exit code."""
-    plans, code = [], 0
+    previews, code = [], 0
     with RunScreen() as screen:
         _show_notes(jobs, screen)
         for job in jobs:
@@ -195,16 +268,16 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_jso
                 with part_errors():
                     compute = choose(device, job.loaded.recipe.train.precision)
                     prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord("unrecorded", None, screen.show))
-                plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
+                previews.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
                     raise
                 screen.failed(job.name, error)
                 code = error.exit_code
     if as_json:
-        write_json({"plans": plans, "place": placement.describe()})
+        write_json({"plans": previews, "place": placement.describe()})
     else:
-        print_plans(plans, placement.describe())
+        print_previews(previews, placement.describe())
     return code
 
 
@@ -231,7 +304,7 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
         if request.dry_run:
             if here.rank > 0:
                 return 0
-            return _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
+            return _preview(request.jobs(), Placement(), request.device, as_json=request.as_json)
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
             tasks = run_on_rank0(lambda: _checked_tasks(request))
@@ -321,22 +394,20 @@ def run_studies(request: RunRequest) -> int:
     require_home()
     if request.cluster is None:
         choose(request.device)
-    outcomes = [_run_stages(plan, request) for plan in plans]
+    outcomes = []
+    for plan in plans:
+        if plan.tuning is None:
+            outcomes.append(run_study(plan, request))
+        else:  # the trials first, and then the rows with the settings that they choose
+            trials = run_study(plan.tuning.plan, request, "trial")
+            rows = plan_study(plan.name, request, undecided=False)
+            outcomes.append(replace(run_study(rows, request), trials=trials))
     if request.as_json:
         write_outcomes(outcomes)
     else:
         print_outcomes(outcomes, quiet=request.quiet or request.fast_dev_run)
     failures = [outcome.failures or (outcome.trials and outcome.trials.failures) for outcome in outcomes]
     return int(any(failures))
-
-
-def _run_stages(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
-    """Run the trials of a study, and then its rows with the chosen settings."""
-    if plan.tuning is None:
-        return run_study(plan, request)
-    trials = run_study(plan.tuning.plan, request, "trial")
-    rows = run_study(plan_study(plan.name, request, undecided=False), request)
-    return replace(rows, trials=trials)
 
 
 def run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:

@@ -30,10 +30,9 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, availability
 from cse_cli.data.sources import find_parts, open_text
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.jobs.placement import choose_placement, place_runs
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.job import finished, make_tasks
+from cse_cli.jobs.request import RunRequest, choose_placement, place_runs
 from cse_cli.jobs.study import plan_study
-from cse_cli.jobs.tasks import finished, make_tasks
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import PROSE, Recipe, entry_of
 from cse_cli.recipe.study import find_study
@@ -246,7 +245,7 @@ def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: i
             share = processes if is_accelerator(compute.device) else 1
             sample = replace(text, rows=min(text.rows, max(ROWS, 16 * recipe.train.batch_size)))
             settings = recipe.train.batch_size, recipe.data.max_length, seed, 0, share
-            step = step_seconds(experiment, Batches(sample, experiment.plans, *settings), compute, seed)
+            step = step_seconds(experiment, Batches(sample, experiment.specs, *settings), compute, seed)
             trained = _bytes(weights for weights in method.parameters() if weights.requires_grad)
             checkpoint = _bytes(method_state(method).values())
             checkpoint += entry_of(recipe.train, "optimizer").cls.copies * trained
@@ -304,7 +303,7 @@ def evaluation_seconds(experiment: Experiment, compute: Compute) -> tuple[float,
     whole, evaluator.limit = evaluator.limit, min(PAIRS, evaluator.limit or PAIRS)
     for _ in range(2):  # the first time, libraries are imported
         began = time.perf_counter()
-        evaluate(encoder, {name: evaluator}, settings, compute, plans=experiment.plans)
+        evaluate(encoder, {name: evaluator}, settings, compute, specs=experiment.specs)
         took = time.perf_counter() - began
     each = took / len(first_request(evaluator))
     evaluator.limit = whole

@@ -1,4 +1,4 @@
-"""Options of `cse run` and the jobs that they describe."""
+"""Options of `cse run`: the jobs that they describe, and where these run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cse_cli.core.devices import worker_devices
 from cse_cli.core.formatting import differences
+from cse_cli.core.processes import torchrun_rank
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.cells import Cell
-from cse_cli.recipe.load import Override, load, parse_overrides
+from cse_cli.recipe.load import load
+from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.schema import Recipe, settings
 from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE, About, read_recipe
 from cse_cli.training.run import experiment_changed
+from registry.accelerators import ACCELERATORS, device_count
 from registry.errors import CseError
 from registry.machinery import plugins
 
@@ -174,6 +178,100 @@ class RunRequest:
             raise experiment_changed(about, changed)
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
         return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Placement of jobs on processes, devices or a cluster.
+
+    Args:
+        processes: Number of processes that share each run.
+        devices: Devices that execute one run each. Empty if one run follows the other.
+        cluster: Address of a cluster, as `--cluster` takes it, or None for this machine.
+        workers: Number of parallel runs on the cluster, and of processes that make columns. Default: one per device.
+        device: Device of the runs on the cluster.
+        stall_timeout: Seconds without an event after which a run is restarted.
+    """
+
+    processes: int = 1
+    devices: tuple[str, ...] = ()
+    cluster: str | None = None
+    workers: int | None = None
+    device: str = "auto"
+    stall_timeout: float = STALL_SECONDS
+
+    def describe(self) -> str:
+        """Return where jobs run, in one line."""
+        if self.cluster is not None:
+            runs = "one run per free device" if self.workers is None else f"{self.workers} runs in parallel"
+            each = f", {self.processes} processes each" if self.processes > 1 else ""
+            return f"on cluster {self.cluster}: {runs}{each}"
+        if self.devices:
+            return f"{len(self.devices)} runs in parallel: {', '.join(self.devices)}"
+        return "one run after the other" + (f", {self.processes} processes each" if self.processes > 1 else "")
+
+
+def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
+    """Return where jobs run: a single run on all accelerators, several runs on one device each.
+
+    The options `--processes`, `--workers` and `--cluster` take precedence.
+    """
+    device, processes, workers = request.device, request.processes, request.workers
+    if torchrun_rank() is not None:
+        options = {"--processes": processes, "--workers": workers, "--cluster": request.cluster}
+        if given := [name for name, value in options.items() if value is not None]:
+            raise CseError(
+                f"{given[0]} cannot be combined with torchrun, which has started the processes",
+                f"omit {given[0]}",
+                code="jobs.option_under_torchrun",
+            )
+        return Placement()
+    if request.cluster is not None:
+        _check_divisible(jobs, processes or 1)
+        return Placement(processes or 1, (), request.cluster, workers, device, request.stall_timeout)
+    if processes is not None and workers is not None:
+        raise CseError(
+            "--processes cannot be combined with --workers",
+            "use --processes 2 for two processes per run, or --workers 2 for two runs in parallel",
+            code="jobs.exclusive_options",
+        )
+    found = device_count() if device in ("auto", *ACCELERATORS) else int(device != "cpu")
+    if processes is not None:
+        if found and processes > found:
+            raise CseError(
+                f"--processes {processes}: each process needs its own device, {found} available",
+                f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto"),
+                code="jobs.too_few_devices",
+            )
+        _check_divisible(jobs, processes)
+        return Placement(processes, device=device)
+    if len(jobs) == 1:  # the largest number of processes that divides the batch
+        size = jobs[0].loaded.recipe.train.batch_size
+        processes = max(count for count in range(1, max(1, found) + 1) if size % count == 0)
+        return Placement(processes, workers=workers, device=device)
+    return place_runs(len(jobs), request)
+
+
+def place_runs(count: int, request: RunRequest) -> Placement:
+    """Return where runs of one process each run: those of a study, or the trials of a search."""
+    if request.cluster is not None:
+        return Placement(1, (), request.cluster, request.workers, request.device, request.stall_timeout)
+    device = "auto" if request.device in ACCELERATORS else request.device
+    devices = tuple(worker_devices(device, request.workers)[:count])
+    return Placement(1, devices if len(devices) > 1 else (), None, request.workers, device, request.stall_timeout)
+
+
+def _check_divisible(jobs: Sequence[Job], processes: int) -> None:
+    for job in jobs:
+        size = job.loaded.recipe.train.batch_size
+        if size % processes:
+            divisors = [count for count in range(1, size + 1) if size % count == 0]
+            near = min(divisors, key=lambda count: abs(count - processes))
+            raise CseError(
+                f"--processes {processes}: cannot divide train.batch_size = {size} of {job.loaded.name} evenly",
+                f"use --processes {near}",
+                code="jobs.indivisible_batch",
+            )
 
 
 def _add_plugins_of(about: About) -> None:

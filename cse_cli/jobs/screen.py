@@ -372,7 +372,7 @@ def _mean(text: str, values: Sequence[float | None]) -> str:
 
 
 def describe_run(job: Job, prepared: Prepared) -> dict[str, Any]:
-    """Return the plan of a run, with its first batch."""
+    """Return the preview of a run, with its first batch."""
     recipe = job.loaded.recipe
     weights = list(prepared.experiment.method.parameters())
     batch = {} if prepared.batches is None else prepared.batches.batch(0)
@@ -395,7 +395,7 @@ def describe_run(job: Job, prepared: Prepared) -> dict[str, Any]:
 def _describe_view(prepared: Prepared, name: str, tokens: Tokens) -> dict[str, Any]:
     view = prepared.experiment.recipe.views[name]
     first = tokens.ids[0][tokens.mask[0] == 1].tolist()
-    decode = getattr(prepared.experiment.plans[name].vocabulary, "decode", None)
+    decode = getattr(prepared.experiment.specs[name].vocabulary, "decode", None)
     return {
         "encoder": view.encoder,
         "augment": [part.name for part in view.augment],
@@ -410,31 +410,34 @@ def _size(tokens: Tokens) -> dict[str, Any]:
     return {"shape": list(tokens.ids.shape), "real_tokens": int(tokens.mask.sum())}
 
 
-def print_plans(plans: Sequence[Mapping[str, Any]], place: str) -> None:
-    """Print the plans of all runs and their placement."""
-    for plan in plans:
-        _print_plan(plan)
-    if plans:
+def print_previews(previews: Sequence[Mapping[str, Any]], place: str) -> None:
+    """Print previews of all runs and their placement."""
+    for preview in previews:
+        _print_preview(preview)
+    if previews:
         with stdout_console() as out:
-            out.print(Text(f"{counted(len(plans), 'run')}, {place}"), soft_wrap=True)
+            out.print(Text(f"{counted(len(previews), 'run')}, {place}"), soft_wrap=True)
 
 
-def _print_plan(plan: Mapping[str, Any]) -> None:
-    steps = f"{plan['steps']:,} steps of {plan['batch_size']} sentences" if plan["steps"] else "no training"
+def _print_preview(preview: Mapping[str, Any]) -> None:
+    steps = f"{preview['steps']:,} steps of {preview['batch_size']} sentences" if preview["steps"] else "no training"
     rows = [
-        ("device", f"{plan['device']}, {plan['precision']}"),
-        ("weights", f"{plan['weights']:,}, {plan['trained']:,} trained"),
-        ("training", f"{steps}, {plan['sentences']:,} in all"),
-        ("evaluators", ", ".join(plan["evaluators"])),
+        ("device", f"{preview['device']}, {preview['precision']}"),
+        ("weights", f"{preview['weights']:,}, {preview['trained']:,} trained"),
+        ("training", f"{steps}, {preview['sentences']:,} in all"),
+        ("evaluators", ", ".join(preview["evaluators"])),
     ]
-    if plan["losses"]:
-        rows.append(("first step", ", ".join(f"loss {label} {loss:.4f}" for label, loss in plan["losses"].items())))
-    for name, view in plan["views"].items():
+    if preview["losses"]:
+        rows.append(("first step", ", ".join(f"loss {label} {loss:.4f}" for label, loss in preview["losses"].items())))
+    for name, view in preview["views"].items():
         sizes = {"ids": view, **view["side"]}
         rows.append((f"view {name}", f"encoder {view['encoder']}, augment {', '.join(view['augment']) or 'none'}"))
         for column, size in sizes.items():
             rows.append((column, f"{tuple(size['shape'])}, {size['real_tokens']:,} real tokens"))
         rows += [("first row", " ".join(map(str, view["first_row"]))), ("", view["first_text"] or "")]
     with stdout_console() as out:
-        out.print(Text.assemble((plan["recipe"], "bold"), f" · {plan['title']} · seed {plan['seed']}"), soft_wrap=True)
+        out.print(
+            Text.assemble((preview["recipe"], "bold"), f" · {preview['title']} · seed {preview['seed']}"),
+            soft_wrap=True,
+        )
         out.print(as_rich(plain_table(("part", "value"), rows)))

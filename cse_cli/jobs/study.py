@@ -23,9 +23,8 @@ from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.data.identity import identify_known
-from cse_cli.jobs.job import Job
+from cse_cli.jobs.job import Job, Task, finished, planned
 from cse_cli.jobs.request import RunRequest, parse_tags, reduced
-from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, values
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE

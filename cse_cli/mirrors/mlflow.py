@@ -30,8 +30,8 @@ from sqlalchemy.engine import URL, make_url
 from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 from cse_cli.mirrors.mirror import Mirror, about_tags, reason, warn
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import FILE, Event, read_events
-from cse_cli.runs.listing import settings_of
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, RECIPE
 from registry.errors import TrackingError

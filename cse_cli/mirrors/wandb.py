@@ -11,8 +11,8 @@ from typing import Any, cast
 import wandb
 
 from cse_cli.mirrors.mirror import Mirror, about_tags
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import ENDS, Event
-from cse_cli.runs.listing import settings_of
 
 
 class WandbMirror(Mirror):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.keys import Keys, inline
-from cse_cli.recipe.load import STUDY, LoadedRecipe, Override, WrittenRecipe, changed, load, parse_overrides, read
+from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
+from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.problems import Problem, Problems, RecipeError
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import Change, Column, Row, Study, check_names_in_recipes, origins_of

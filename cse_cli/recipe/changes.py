@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.files import bare_name
-from cse_cli.recipe.keys import setting_text
 from cse_cli.recipe.load import load
+from cse_cli.recipe.overrides import setting_text
 from cse_cli.recipe.schema import LossPart, View, settings
 from registry import REGISTRIES
 from registry.errors import CseError, UnknownNameError

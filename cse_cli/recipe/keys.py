@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from cse_cli.core.formatting import UNSET
 
 Keys = tuple[str | int, ...]
 """Path of a value in nested tables: keys, and positions in arrays."""
@@ -46,24 +44,17 @@ def inline(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def setting_text(value: Any) -> str:
-    """Return a value of a recipe in a form close to TOML, or a dash for None."""
-    if value is None:
-        return UNSET
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {setting_text(inner)}' for key, inner in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(setting_text, value))}]"
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+_SAME = str.maketrans(".-", "__")
+"""Makes dots, underscores and hyphens the same."""
 
 
-def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
-    """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from leaves(inner, (*keys, key), arrays=arrays)
-    elif arrays and isinstance(value, list | tuple):
-        for position, inner in enumerate(value):
-            yield from leaves(inner, (*keys, position), arrays=True)
-    else:
-        yield keys, value
+def is_ending(name: str, path: str) -> bool:
+    """Return whether a name is a dotted path or the end of one, such as "temperature" or "info_nce.temperature"."""
+    keys = path.split(".")
+    endings = (".".join(keys[start:]) for start in range(len(keys)))
+    return any(name.translate(_SAME) == ending.translate(_SAME) for ending in endings)
+
+
+def is_list_of_parts(place: str) -> bool:
+    """Return whether a place takes several components."""
+    return place.startswith("views.")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
-from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted, setting_text
-from cse_cli.recipe.paths import is_ending, values
+from cse_cli.recipe.keys import Keys, dotted, is_ending, parse_dotted
+from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides, setting_text
 from cse_cli.recipe.problems import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.sources import Origins, Source, read_source
@@ -20,189 +18,9 @@ from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
 from registry.paths import is_file
 
-EXCLUSIVE = {"steps": "epochs", "epochs": "steps"}
-"""Key of [train] → key that it replaces, because both set the length of the training."""
-
-
-@dataclass(frozen=True)
-class Override:
-    """One value that replaces a value of the files.
-
-    Args:
-        keys: Path as written. Positions in arrays are strings.
-        value: New value. Ignored if `unset` is true.
-        unset: Whether the key is removed.
-    """
-
-    keys: tuple[str, ...]
-    value: Any
-    label: str
-    unset: bool = False
-
-    @classmethod
-    def of(cls, path: str, value: Any) -> Override:
-        """Return the override that sets a dotted path to a value.
-
-        Raises:
-            RecipeError: If the path is not a dotted TOML key.
-        """
-        return cls(_keys(path, "--set"), value, f"--set {path.strip()}")
-
-    @classmethod
-    def parse(cls, assignment: str) -> Override:
-        """Return the override that `key=value` describes.
-
-        Raises:
-            RecipeError: If it has no `=`, or the key is not a dotted TOML key.
-        """
-        path, equals, value = assignment.partition("=")
-        if not equals:
-            message = "requires a value, for example --set train.seed=1"
-            raise RecipeError([Problem(f"--set {path.strip()}", "", message, "recipe.override_without_value")])
-        return cls.of(path, parse_value(value.strip()))
-
-    @classmethod
-    def remove(cls, path: str) -> Override:
-        """Return the override that removes a dotted path.
-
-        Raises:
-            RecipeError: If the path is not a dotted TOML key.
-        """
-        return cls(_keys(path, "--unset"), None, f"--unset {path}", unset=True)
-
-    @property
-    def path(self) -> str:
-        """Dotted path."""
-        return dotted(self.keys)
-
-    def __str__(self) -> str:
-        return f"{self.path}={inline(self.value)}"
-
-
-def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] = ()) -> list[Override]:
-    """Return the overrides that the texts of `--set` and `--unset` describe.
-
-    Raises:
-        RecipeError: If an assignment has no `=` or a key is invalid, with all such problems.
-    """
-    problems: list[Problem] = []
-    overrides: list[Override] = []
-    given = [*((Override.remove, path) for path in unset), *((Override.parse, one) for one in assignments)]
-    for parse, one in given:
-        try:
-            overrides.append(one if isinstance(one, Override) else parse(one))
-        except RecipeError as error:
-            problems += error.problems
-    if problems:
-        raise RecipeError(problems)
-    return sorted(overrides, key=lambda one: not one.unset)
-
-
-def _keys(text: str, option: str) -> tuple[str, ...]:
-    keys = parse_dotted(text)
-    if not keys:
-        message = "not a dotted TOML key, for example train.seed"
-        raise RecipeError([Problem(f"{option} {text.strip()}", "", message, "recipe.invalid_path")])
-    return keys
-
-
-def parse_value(text: str) -> Any:
-    """Return the value of a TOML text, or the text itself if it is not valid TOML."""
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        return text
-    return parsed["value"] if len(parsed) == 1 else text
-
-
-def apply_overrides(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[str, Any], tuple[Keys, ...]]:
-    """Return a copy of the tables with every override, and the path of each override in it.
-
-    Raises:
-        RecipeError: If a path leads through a value or to nothing, with all such problems.
-    """
-    changed = copy.deepcopy(tables)
-    problems: list[Problem] = []
-    paths: list[Keys] = []
-    for override in overrides:
-        try:
-            paths.append(_apply(changed, override))
-        except LookupError as error:
-            problems.append(Problem(override.label, "", str(error.args[0]), "recipe.unknown_path"))
-    if problems:
-        raise RecipeError(problems)
-    return changed, tuple(paths)
-
-
-def _apply(tables: dict[str, Any], override: Override) -> Keys:
-    at: Any = tables
-    path: Keys = ()
-    for key in override.keys[:-1]:
-        path = (*path, _step(at, key, path))
-        if isinstance(at, dict) and key not in at:
-            if override.unset:
-                raise LookupError(f"'{dotted(path)}' is not set")
-            at[key] = {}
-        at = at[path[-1]]
-        if not isinstance(at, dict | list):
-            raise LookupError(f"'{dotted(path)}' is a value, not a table")
-    last = _step(at, override.keys[-1], path)
-    path = (*path, last)
-    if override.unset:
-        if isinstance(at, dict) and last not in at:
-            raise LookupError(f"'{dotted(path)}' is not set")
-        del at[last]
-    else:
-        merge_into(at, {last: override.value}, path[:-1])
-    return path
-
-
-def _step(at: Any, key: str, path: Keys) -> str | int:
-    """Return the key, or the position in an array that a number or the `name` of a component refers to."""
-    if isinstance(at, dict):
-        return key
-    if key.isascii() and key.isdigit() and int(key) < len(at):
-        return int(key)
-    named = [i for i, item in enumerate(at) if isinstance(item, dict) and item.get("name") == key]
-    if len(named) == 1:
-        return named[0]
-    raise LookupError(f"'{dotted(path)}' has no element '{key}'. Its length is {len(at)}, positions start at 0")
-
-
-def merge_into(base: Any, top: Mapping[Any, Any], keys: Keys) -> None:
-    """Merge a table at the path `keys` into `base` key by key. Values that are not tables are replaced.
-
-    `train.steps` also replaces `train.epochs`, and vice versa. A component with another `name` keeps its parameters:
-    those that it does not accept are problems of the recipe.
-    """
-    if keys == ("train",):
-        for key in top.keys() & EXCLUSIVE.keys():
-            base.pop(EXCLUSIVE[key], None)
-    for key, value in top.items():
-        inherited = base[key] if isinstance(base, list) else base.get(key)
-        if isinstance(inherited, dict) and isinstance(value, Mapping):
-            merge_into(inherited, value, (*keys, key))
-        else:
-            base[key] = copy.deepcopy(value)
-
-
-__all__ = [
-    "STUDY",
-    "LoadedRecipe",
-    "Override",
-    "WrittenRecipe",
-    "changed",
-    "load",
-    "merge",
-    "read",
-    "read_chain",
-]
-
 STUDY = "study"
 """Name of the only table in the file of a study."""
 _MERGE_KEYS = ("extends", "remove")
-
-
 FAR = 1000.0
 """Factor between the range that `cse tune` searches and a value that cannot be meant."""
 
@@ -292,7 +110,7 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
     if override is None or problem.code != "recipe.unknown_key":
         return problem
     try:
-        known = values(validate(written.tables, written.origins))
+        known = validate(written.tables, written.origins).values()
     except RecipeError:  # the recipe has its own problems
         return problem
     last = {path.rpartition(".")[2] for path in known}
@@ -329,8 +147,8 @@ def _far_values(recipe: Recipe) -> Iterator[str]:
     from cse_cli.recipe.describe import tune_of  # imports torch, as components do, and `cse leaderboard` does not
 
     for placed in recipe.parts():
-        for name, field in placed.entry.parameters.model_fields.items():
-            tune, value = tune_of(field), placed.part.params.get(name)
+        for name, value in placed.part.params:
+            tune = tune_of(placed.entry.parameters.model_fields[name])
             if tune is None or not tune.log or not isinstance(value, int | float) or value == 0:
                 continue
             if not tune.low / FAR <= value <= tune.high * FAR:

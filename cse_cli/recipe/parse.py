@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from cse_cli.recipe.files import place_file
-from cse_cli.recipe.keys import Keys, dotted, inline, leaves
+from cse_cli.recipe.keys import Keys, dotted, inline
 from cse_cli.recipe.problems import Problems, nearest, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
@@ -27,6 +27,18 @@ from registry.machinery.validation import shown_value
 S = TypeVar("S", bound=BaseModel)
 P = TypeVar("P", bound=Part)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
+    """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, key), arrays=arrays)
+    elif arrays and isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            yield from leaves(inner, (*keys, position), arrays=True)
+    else:
+        yield keys, value
 
 
 def parse_recipe(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Recipe:
@@ -64,18 +76,18 @@ def report_odd_values(tables: Mapping[str, Any], keys: Keys, problems: Problems)
     These are nan, infinities, dates, integers beyond 64 bits and strings with control characters.
     """
     for path, value in leaves(tables, keys, arrays=True):
-        if what := _odd(value):
-            problems.add("recipe.invalid_value", path, f"{what} is not valid in a recipe")
-
-
-def _odd(value: Any) -> str:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "an integer beyond 64 bits"
-    if isinstance(value, str):
-        control = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
-        return "" if control is None else f"the control character {control!r}"
-    is_odd = isinstance(value, datetime.date | datetime.time) or (isinstance(value, float) and not math.isfinite(value))
-    return str(value) if is_odd else ""
+        match value:
+            case int() if not -(2**63) <= value < 2**63:
+                what = "an integer beyond 64 bits"
+            case str() if control := [c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"]:
+                what = f"the control character {control[0]!r}"
+            case float() if not math.isfinite(value):
+                what = str(value)
+            case datetime.date() | datetime.time():
+                what = str(value)
+            case _:
+                continue
+        problems.add("recipe.invalid_value", path, f"{what} is not valid in a recipe")
 
 
 def _data(table: Any, origins: Origins, problems: Problems) -> Any:
@@ -149,7 +161,6 @@ def _part(model: type[P], registry: Registry[Any], table: Any, keys: Keys, probl
     params: Parameters = UnvalidatedParameters()
     if entry is not None:
         what = f"{registry.singular} '{name}'"
-        given = _without_lost(what, entry, given, keys, problems)
         params = check_parameters(what, entry, given, keys, problems, own)
     return check_section(model, {"name": name, "params": params, **kept}, keys, problems)
 
@@ -177,38 +188,12 @@ def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, proble
     return None
 
 
-def _without_lost(
-    what: str, entry: Entry[Any], given: dict[str, Any], keys: Keys, problems: Problems
-) -> dict[str, Any]:
-    """Return the parameters without those of an inherited component that its replacement does not accept.
-
-    They are one problem at the new name.
-    """
-    name = (*keys, "name")
-    if not any(problems.is_inherited((*keys, key), name) for key in given):
-        return given
-    try:
-        entry.parameters.model_validate(given)
-        return given
-    except ValidationError as error:
-        wrong = {str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"]}
-    lost = [key for key in given if key in wrong and problems.is_inherited((*keys, key), name)]
-    if lost:
-        known = entry.parameters.model_fields
-        texts = [f"{key} = {inline(given[key])}" if key in known else key for key in lost]
-        places = [f"{text} ({problems.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
-        paths = [dotted((*keys, key)) for key in lost]
-        on_command_line = problems.where(name).startswith("--")
-        remove = " ".join(f"--unset {path}" for path in paths) if on_command_line else f"remove = {inline(paths)}"
-        message = f"{what} does not accept inherited parameters: {', '.join(places)}. To give them up, add {remove}"
-        problems.add("recipe.lost_parameters", name, message)
-    return {key: value for key, value in given.items() if key not in lost}
-
-
 def check_parameters(
     what: str, entry: Entry[Any], given: Mapping[str, Any], keys: Keys, problems: Problems, own: Iterable[str] = ()
 ) -> Parameters:
     """Return the value of every parameter of a component, with a default in place of each wrong value.
+
+    Parameters of an inherited component that its replacement does not accept are one problem, at the new name.
 
     `what` names the component in messages. Keys in `own` belong to the recipe and are valid, too.
     """
@@ -216,15 +201,25 @@ def check_parameters(
     try:
         params = entry.parameters.model_validate(dict(given))
     except ValidationError as error:
+        rejected = {str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"]}
+        chosen = (*keys, "name")
+        lost = [key for key in given if key in rejected and problems.is_inherited((*keys, key), chosen)]
+        if lost:
+            texts = [f"{key} = {inline(given[key])}" if key in fields else key for key in lost]
+            places = [f"{text} ({problems.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
+            paths = [dotted((*keys, key)) for key in lost]
+            on_command_line = problems.where(chosen).startswith("--")
+            remove = " ".join(f"--unset {path}" for path in paths) if on_command_line else f"remove = {inline(paths)}"
+            message = f"{what} does not accept inherited parameters: {', '.join(places)}. To give them up, add {remove}"
+            problems.add("recipe.lost_parameters", chosen, message)
+            kept = {key: value for key, value in given.items() if key not in lost}
+            return check_parameters(what, entry, kept, keys, problems, own)
         wrong = report(error, given, keys, [*fields, *sorted(own)], ("parameter", what), problems)
-        defaults = {
-            name: field.get_default(call_default_factory=True)
-            for name, field in fields.items()
-            if not field.is_required()
-        }
+        optional = {name: field for name, field in fields.items() if not field.is_required()}
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
         return UnvalidatedParameters(**{**defaults, **{key: value for key, value in given.items() if key not in wrong}})
     for name, value in given.items():
-        if isinstance(value, bool) and not isinstance(params[name], bool):
+        if isinstance(value, bool) and not isinstance(getattr(params, name), bool):
             # A choice among 0 and 1 accepts booleans, because they are equal in Python.
             message = f"should be {int(value)}, not {shown_value(value)}"
             problems.add("recipe.invalid_value", (*keys, name), message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain
 from typing import Any, Literal
 
@@ -16,6 +17,9 @@ Kind = Literal["model", "dataset", "file", "package"]
 
 HUB = "hf:"
 """Prefix of data sets on the Hugging Face Hub that are not in the catalog."""
+
+NOT_INSTALLED = "it is not installed"
+"""Problem of a package."""
 
 EVALUATED = ""
 """Name of a requirement that stands for the data sets of all evaluators."""
@@ -38,6 +42,12 @@ class Requirement:
     def title(self) -> str:
         """Name in messages."""
         return f"{self.kind} {self.name}{f'/{self.split}' if self.split else ''}"
+
+    @property
+    def installation(self) -> str | None:
+        """Next action for a package that is not installed. None for everything else."""
+        lacks = self.kind == "package" and find_spec(self.name) is None
+        return f"run `pip install {self.name}`" if lacks else None
 
 
 def requirements(recipe: Recipe) -> list[Requirement]:

@@ -50,15 +50,6 @@ def settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
-    """Return the part of a component's table that identifies the experiment, without directories of models and files.
-
-    The identity of the experiment contains a digest of their contents.
-    """
-    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
-    return {key: _without_directory(value, named[key]) if key in named else value for key, value in table.items()}
-
-
 def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
     """Return the bare name of a path. Hub IDs `owner/name` are unchanged.
 
@@ -460,6 +451,49 @@ class Recipe(Section):
         for name, evaluator in self.evaluators.items():
             yield PlacedPart(("evaluators", name), evaluator, EVALUATORS)
 
+    def values(self) -> dict[str, Any]:
+        """Return dotted path → value of everything in the recipe that can be set, including defaults."""
+        found: dict[str, Any] = {}
+        for section in ("data", "train", "evaluate"):
+            found |= {f"{section}.{key}": value for key, value in getattr(self, section)}
+        for placed in self.parts():
+            for key, value in {**dict(placed.part.params), **placed.part.own}.items():
+                path = dotted((*placed.keys, key))
+                found[path] = value
+                if isinstance(value, Mapping):
+                    found |= {f"{path}.{dotted((inner,))}": each for inner, each in value.items()}
+        for name, view in self.views.items():
+            found |= {f"views.{name}.encoder": view.encoder, f"views.{name}.column": view.column}
+        return found
+
+    def setting(self, path: str) -> Any:
+        """Return the value at a dotted path, which may be the name of a component, or None if it does not exist.
+
+        A component in an array is identified by its position or its name, as in `--set`.
+        """
+        found: Any = self.resolved()
+        for key in path.split("."):
+            if isinstance(found, list | tuple):
+                by_name = {part["name"]: part for part in found if isinstance(part, Mapping) and "name" in part}
+                found = {str(position): part for position, part in enumerate(found)} | by_name
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def is_place(self, path: str) -> bool:
+        """Return whether a dotted path is the place of a component, or of the augmenters of a view."""
+        match path.split("."):
+            case ["queue"]:
+                return True
+            case ["losses", name]:
+                return name in self.losses
+            case ["encoders", name]:
+                return name in self.encoders
+            case ["encoders", name, "heads", head]:
+                return name in self.encoders and head in self.encoders[name].heads
+            case ["views", name, "augment"]:
+                return name in self.views
+        return False
+
     def wiring(self) -> Recipe:
         """Return the recipe with only those parameters of components that name something.
 
@@ -541,7 +575,9 @@ class Recipe(Section):
                 table: Any = identity
                 for key in placed.keys:
                     table = table[key]
-                table.update(part_identity(table, placed.entry))
+                for key, mark in placed.entry.resources.items():
+                    if mark.kind != "dataset" and key in table:
+                        table[key] = _without_directory(table[key], mark.kind)
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field, StrictBool
 from pydantic_core import PydanticCustomError
 
 from cse_cli.recipe.files import all_studies, bare_file, is_study, name_of
-from cse_cli.recipe.keys import Keys, leaves, parse_dotted
-from cse_cli.recipe.load import STUDY, Override, read_chain
-from cse_cli.recipe.parse import check_section, report_odd_values
-from cse_cli.recipe.paths import setting, values
+from cse_cli.recipe.keys import Keys, parse_dotted
+from cse_cli.recipe.load import STUDY, read_chain
+from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.parse import check_section, leaves, report_odd_values
 from cse_cli.recipe.problems import Problems, RecipeError, nearest
 from cse_cli.recipe.schema import NonNegativeInt, PositiveInt, Recipe, Section, String
 from cse_cli.recipe.sources import Origins
@@ -388,8 +388,8 @@ def _axis_problem(x: str, recipe: Recipe) -> str | None:
 
 
 def _path_problem(path: str, recipe: Recipe) -> str | None:
-    known = values(recipe)
-    if path in known or setting(recipe, path) is not None:
+    known = recipe.values()
+    if path in known or recipe.setting(path) is not None:
         return None
     return f"the recipe has no '{path}'.{nearest(path, [*known, *_AXES])}"
 

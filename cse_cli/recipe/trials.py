@@ -12,7 +12,8 @@ from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import Cell, PlacedRow, cells_of_rows
 from cse_cli.recipe.keys import Keys
-from cse_cli.recipe.load import STUDY, Override
+from cse_cli.recipe.load import STUDY
+from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import Row, Study
 from registry.errors import CseError

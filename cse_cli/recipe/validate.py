@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cse_cli.recipe.keys import Keys, dotted
 from cse_cli.recipe.parse import check_parameters, parse_recipe
-from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.problems import Problems, nearest
 from cse_cli.recipe.schema import (
     TRAIN_PARTS,
@@ -186,7 +185,7 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     views = {name: _complete_views(wiring, name) for name in recipe.losses}
     losses = {name: loss.model_copy(update={"views": views[name]}) for name, loss in recipe.losses.items()}
     recipe = recipe.model_copy(update={"losses": losses})
-    check_tune_paths(recipe, problems)
+    _check_tune_paths(recipe, problems)
     problems.raise_if_any()
     return recipe
 
@@ -222,6 +221,32 @@ def _check_values(recipe: Recipe, problems: Problems) -> None:
         if recipe.encoders[name].params.get("template_joined"):
             message = "is only for evaluation, but a view trains this encoder. Remove it, or set train.steps = 0"
             problems.add("recipe.conflict", ("encoders", name, "template_joined"), message, at_key=True)
+
+
+def _check_tune_paths(recipe: Recipe, problems: Problems) -> None:
+    """Report tuning ranges whose paths do not exist, or that have neither two ends nor choices.
+
+    A path below the place of a component may belong to another choice for this component.
+    """
+    known = recipe.values()
+    places = tuple(f"{path}." for tuned in recipe.tune.values() for path in tuned.paths if recipe.is_place(path))
+    for name, tuned in recipe.tune.items():
+        for number, path in enumerate(tuned.paths):
+            keys = ("tune", name, "paths", number)
+            if path not in known and not recipe.is_place(path) and not path.startswith(places):
+                problems.add("recipe.unknown_path", keys, f"the recipe has no '{path}'.{nearest(path, known)}")
+            if recipe.is_place(path) and (len(tuned.paths) > 1 or tuned.choices is None):
+                message = f"'{path}' is a component. Give 'choices', in a separate [tune] table"
+                problems.add("recipe.conflict", keys, message)
+        if tuned.low is not None and tuned.high is not None and tuned.low >= tuned.high:
+            message = f"should be greater than low, {tuned.low:g}, not {tuned.high:g}"
+            problems.add("recipe.invalid_value", ("tune", name, "high"), message)
+        if tuned.choices is not None and (tuned.low is not None or tuned.high is not None):
+            message = "give either choices or low and high, not both"
+            problems.add("recipe.conflict", ("tune", name, "choices"), message, at_key=True)
+        if tuned.log and tuned.low is not None and tuned.low <= 0:
+            message = f"should be greater than 0 on a logarithmic scale, not {tuned.low:g}"
+            problems.add("recipe.invalid_value", ("tune", name, "low"), message)
 
 
 def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:

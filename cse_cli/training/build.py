@@ -1,22 +1,34 @@
-"""A recipe as an `Experiment`: every component is built, bound to the others and checked."""
+"""From a recipe to everything that a run needs: components, built and bound to each other, text and batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import nn
 
 from cse_cli.core.devices import Compute
-from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.core.distributed import rank0_first
+from cse_cli.core.threads import limit_torch_threads
+from cse_cli.data.batches import Batches, ViewSpec
 from cse_cli.data.columns import Making, OwnColumns
-from cse_cli.data.sources import Text
+from cse_cli.data.requirements import fetch
+from cse_cli.data.sources import Text, open_text
+from cse_cli.inspection.alarms import alarms_before_run
+from cse_cli.mirrors.mirror import configured
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe, View
+from cse_cli.runs.record import MODEL, RunRecord, folder_of
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.distributed import rank, world_size
+from registry.encoders.saved import open_encoder, own_pooling
 from registry.errors import CseError
 from registry.prompts import Prompts
+from registry.resources import hub
+from registry.resources.models import locate
 from registry.types import Encoder, Evaluator, Loss
 from registry.vocabulary import HubVocabulary
 
@@ -28,14 +40,14 @@ class Experiment:
     Args:
         recipe: The recipe without the values that the components have (`Recipe.wiring`).
         method: The formula. The seed decides its initial weights.
-        plans: View name → instructions to make its tokens from the data.
+        specs: View name → instructions to make its tokens from the data.
         evaluators: Name → evaluator.
         trained: Encoder that an earlier run has trained and this one scores again. None if this run trains.
     """
 
     recipe: Recipe
     method: Method
-    plans: Mapping[str, ViewPlan]
+    specs: Mapping[str, ViewSpec]
     evaluators: Mapping[str, Evaluator]
     trained: Encoder | None = None
 
@@ -53,7 +65,7 @@ class Experiment:
     @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
-        return {column for plan in self.plans.values() for column in (plan.column, *plan.side, *plan.numbers)}
+        return {column for spec in self.specs.values() for column in (spec.column, *spec.side, *spec.numbers)}
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,70 @@ class Prepared:
     def sentences(self) -> int:
         """Number of rows of the training text."""
         return 0 if self.text is None else self.text.rows
+
+
+def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trained_by: str = "") -> Prepared:
+    """Build and read everything that a run needs. Warnings and progress go to the record.
+
+    `trained_by` is the ID of the finished run whose model this run scores again.
+
+    Raises:
+        CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
+    """
+    configured()
+    limit_torch_threads()
+    hub.forget()
+    wanted = requirements(recipe.wiring())
+    rank0_first(lambda: fetch(wanted, lambda what, *sizes: record.progress(f"downloading {what}", *sizes)))
+    record.progress("building the method")
+    experiment = resolve(recipe, seed)
+    if compute.warning:
+        record.event("warning", text=compute.warning)
+    for note in experiment.scored.prompts.notes:
+        record.event("warning", text=note)
+    for name, part in recipe.encoders.items():
+        given, model = part.params.get("pooling"), part.params.get("model")
+        own = own_pooling(locate(model)) if given and model else None
+        if own is not None and own != given:
+            key = f"encoders.{name}.pooling"
+            record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
+    making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
+    # The saved encoder gives all scores, unless they need a view of the recipe or a fit.
+    reads = any(EVALUATORS[part.name].references for part in recipe.evaluators.values()) or recipe.evaluate.view
+    if trained_by and not reads and experiment.scored.fits == "never":
+        only = f"only test data have changed since run {trained_by[:8]}"
+        record.event("warning", text=f"{only}: its model is scored again, without training")
+        encoder, _ = open_encoder(str(folder_of(trained_by) / MODEL))
+        experiment = replace(experiment, trained=encoder.to(compute.device))
+    if recipe.train.steps == 0 or experiment.trained is not None:
+        return Prepared(compute, experiment, seed, None, None, 0, making)
+
+    place = rank(), world_size()  # `rank0_first` calls `read` as in a single process
+
+    def read() -> tuple[Text, Batches]:
+        text = open_text(recipe.data, experiment.columns, making)
+        vocabularies = {spec.column: spec.vocabulary for spec in experiment.specs.values()}
+        alarms = list[str]()
+        if place[0] == 0:
+            inspected = partial(record.progress, "inspecting the text")
+            alarms += alarms_before_run(text, experiment.recipe, vocabularies, inspected)
+        batches = Batches(
+            text, experiment.specs, recipe.train.batch_size, recipe.data.max_length, seed, *place,
+            partial(record.progress, "tokenizing"), bool(recipe.data.unique_in_batch),
+        )  # fmt: skip
+        length = 0 if recipe.queue is None else recipe.queue.params.get("length", 0)
+        if length > text.rows:
+            alarms.append(
+                f"queue.length is {length:,}, but the text has {text.rows:,} rows: the queue contains sentences of the "
+                "batch, and some of them several times. Set a smaller queue.length"
+            )
+        for notice in (*text.notices, *alarms, *batches.notices):
+            record.event("warning", text=notice)
+        return text, batches
+
+    text, batches = rank0_first(read)
+    steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
+    return Prepared(compute, experiment, seed, text, batches, steps, making)
 
 
 def resolve(recipe: Recipe, seed: int) -> Experiment:
@@ -130,9 +206,9 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     method = Method(encoders, views, queue, losses, terms)
     for name in {views[view].encoder for view in method.views_by_layer}:
         encoders[name].keep_layers()
-    plans = {name: _plan(name, recipe.views[name], view, encoders, terms) for name, view in views.items()}
+    specs = {name: _spec(name, recipe.views[name], view, encoders, terms) for name, view in views.items()}
     for name in encoders:
-        encoders[name].prompts = _prompts(name, recipe, plans, encoders)
+        encoders[name].prompts = _prompts(name, recipe, specs, encoders)
     evaluators = {name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()}
     for evaluator in evaluators.values():
         limits = evaluator.limit, recipe.evaluate.limit
@@ -140,7 +216,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     return Experiment(
         recipe=wiring,
         method=method,
-        plans=plans,
+        specs=specs,
         evaluators=evaluators,
     )
 
@@ -181,22 +257,22 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
     return BoundView(view.encoder, augmenters, view.dropout)
 
 
-def _plan(
+def _spec(
     name: str, view: View, bound: BoundView, encoders: Mapping[str, Encoder], terms: Mapping[str, Term]
-) -> ViewPlan:
+) -> ViewSpec:
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:
         vocabulary = vocabulary.with_template(view.template)
     read = [term for term in terms.values() if any(name in term.views_of(i) for i in term.views)]
     numbers = [term.column for term in read if term.column is not None]
-    return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
+    return ViewSpec(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
 
 
 _SPLIT = "the tokenizer splits it differently as one text with a sentence"
 
 
-def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders: Mapping[str, Encoder]) -> Prompts:
+def _prompts(name: str, recipe: Recipe, specs: Mapping[str, ViewSpec], encoders: Mapping[str, Encoder]) -> Prompts:
     """Return the prompts of an encoder: those of the encoders that it wraps, and the templates of its views.
 
     Evaluation uses the template of the encoder instead, if it has one.
@@ -215,10 +291,10 @@ def _prompts(name: str, recipe: Recipe, plans: Mapping[str, ViewPlan], encoders:
                 f"encoders.{name}.template = {own.template!r}: only cse opens the saved model, because {_SPLIT}"
             )
         return Prompts(notes=tuple(notes))
-    for view, plan in plans.items():
-        if recipe.views[view].encoder != name or not isinstance(plan.vocabulary, HubVocabulary):
+    for view, spec in specs.items():
+        if recipe.views[view].encoder != name or not isinstance(spec.vocabulary, HubVocabulary):
             continue
-        given = plan.vocabulary
+        given = spec.vocabulary
         if given.prompt:
             named[view] = given.prompt
         elif given.prompt is None:

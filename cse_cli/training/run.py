@@ -5,55 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from cse_cli.core.devices import Compute, choose, missing_memory
-from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
+from cse_cli.core.devices import choose, missing_memory
+from cse_cli.core.distributed import explain_lost_rank, run_on_rank0
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
 from cse_cli.core.results import Result, Scores
-from cse_cli.core.threads import is_portable, limit_torch_threads, torch_threads_restored
-from cse_cli.data.batches import Batches
-from cse_cli.data.columns import Making
+from cse_cli.core.threads import is_portable, torch_threads_restored
 from cse_cli.data.identity import identify
-from cse_cli.data.requirements import fetch
-from cse_cli.data.sources import Text, open_text
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.inspection.alarms import alarms_before_run
-from cse_cli.mirrors.mirror import Follower, configured
+from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.load import load
-from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import read_run
-from cse_cli.runs.record import ENVIRONMENT, MODEL, RECIPE, About, RunRecord, folder_of, read_about
+from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Prepared, resolve
+from cse_cli.training.build import Prepared, prepare
 from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
-from registry import EVALUATORS
 from registry.distributed import rank, world_size
-from registry.encoders.saved import open_encoder, own_pooling
 from registry.errors import CseError, DiskError, RunFailedError
 from registry.machinery import plugins
 from registry.paths import no_room
 from registry.resources import hub
-from registry.resources.models import locate
 from registry.types import Encoder
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
-SCORED_AGAIN = "only test data have changed since run {}: its model is scored again, without training"
 OF_TRAINING = (
     "curve", "selected_step", "steps", "early_stop", "last_state", "measures", "seconds", "speed",
     "sentences_per_second",
@@ -140,7 +128,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
 
         def scores_of(encoder: Encoder) -> Scores:
             return evaluate(
-                encoder, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
+                encoder, one.evaluators, one.recipe.evaluate, compute, specs=one.specs,
                 show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
             )  # fmt: skip
 
@@ -197,72 +185,6 @@ def _explained(run_id: str) -> Iterator[None]:
             f"free space, then resume it: cse run --resume {run_id[:8]}",
             code="training.disk_full",
         ) from error
-
-
-def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trained_by: str = "") -> Prepared:
-    """Build and read everything that a run needs. Warnings and progress go to the record.
-
-    `trained_by` is the ID of the finished run whose model this run scores again.
-
-    Raises:
-        CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
-    """
-    configured()
-    limit_torch_threads()
-    hub.forget()
-    rank0_first(
-        lambda: fetch(
-            merged_requirements([recipe.wiring()]), lambda what, *sizes: record.progress(f"downloading {what}", *sizes)
-        )
-    )
-    record.progress("building the method")
-    experiment = resolve(recipe, seed)
-    if compute.warning:
-        record.event("warning", text=compute.warning)
-    for note in experiment.scored.prompts.notes:
-        record.event("warning", text=note)
-    for name, part in recipe.encoders.items():
-        given, model = part.params.get("pooling"), part.params.get("model")
-        own = own_pooling(locate(model)) if given and model else None
-        if own is not None and own != given:
-            key = f"encoders.{name}.pooling"
-            record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
-    making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
-    # The saved encoder gives all scores, unless they need a view of the recipe or a fit.
-    reads = any(EVALUATORS[part.name].references for part in recipe.evaluators.values()) or recipe.evaluate.view
-    if trained_by and not reads and experiment.scored.fits == "never":
-        record.event("warning", text=SCORED_AGAIN.format(trained_by[:8]))
-        encoder, _ = open_encoder(str(folder_of(trained_by) / MODEL))
-        experiment = replace(experiment, trained=encoder.to(compute.device))
-    if recipe.train.steps == 0 or experiment.trained is not None:
-        return Prepared(compute, experiment, seed, None, None, 0, making)
-
-    place = rank(), world_size()  # `rank0_first` calls `read` as in a single process
-
-    def read() -> tuple[Text, Batches]:
-        text = open_text(recipe.data, experiment.columns, making)
-        vocabularies = {plan.column: plan.vocabulary for plan in experiment.plans.values()}
-        alarms = list[str]()
-        if place[0] == 0:
-            inspected = partial(record.progress, "inspecting the text")
-            alarms += alarms_before_run(text, experiment.recipe, vocabularies, inspected)
-        batches = Batches(
-            text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, seed, *place,
-            partial(record.progress, "tokenizing"), bool(recipe.data.unique_in_batch),
-        )  # fmt: skip
-        length = 0 if recipe.queue is None else recipe.queue.params.get("length", 0)
-        if length > text.rows:
-            alarms.append(
-                f"queue.length is {length:,}, but the text has {text.rows:,} rows: the queue contains sentences of the "
-                "batch, and some of them several times. Set a smaller queue.length"
-            )
-        for notice in (*text.notices, *alarms, *batches.notices):
-            record.event("warning", text=notice)
-        return text, batches
-
-    text, batches = rank0_first(read)
-    steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
-    return Prepared(compute, experiment, seed, text, batches, steps, making)
 
 
 @part_errors()

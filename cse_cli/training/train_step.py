@@ -19,9 +19,8 @@ from cse_cli.core.devices import Compute
 from cse_cli.core.results import Speed
 from cse_cli.data.batches import Batches, Feed, Size
 from cse_cli.recipe.schema import Train
-from cse_cli.training.method import Method
+from cse_cli.training.method import Method, StepState
 from cse_cli.training.optimizer import LearningRate, compile_blocks, make_optimizer, set_learning_rate
-from cse_cli.training.step import StepState
 from registry.accelerators import is_accelerator
 from registry.distributed import world_size
 from registry.encoders.lookup import rows_added

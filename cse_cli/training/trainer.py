@@ -22,7 +22,7 @@ from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
 from cse_cli.training.health import CollapseAlarm, agreement, describe_views, loss_not_finite, traceable_distance
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
 from registry.errors import RunFailedError
@@ -100,7 +100,12 @@ class Trainer:
         try:
             self.stepper.watch.clock.start()
             if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
-                self._begin()
+                # Dropout must not depend on the initialization of weights.
+                torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
+                if self.measures:
+                    self.record.metrics(self.measures, 0)
+                self._evaluate()
+                self.save()
             self.method.train()
             while self.progress.step < self.total and self.early_stop is None:
                 stop_if_asked()
@@ -201,11 +206,7 @@ class Trainer:
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
         self.stepper.load_state(state)
-        self._restore_random([state["random"], *state.get("random_of_others", [])])
-        self._restore_threads(state["threads"])
-        check_replicas_equal(self.method, self.progress.step)
-
-    def _restore_random(self, states: list[dict[str, Any]]) -> None:
+        states = [state["random"], *state.get("random_of_others", [])]
         if rank() < len(states):
             checkpoint.set_random_state(states[rank()])
         else:
@@ -215,23 +216,15 @@ class Trainer:
                 f"the number of processes changed from {len(states)} to {world_size()}. Batches stay the same, but "
                 "dropout now differs from that of an uninterrupted run"
             )
-
-    def _restore_threads(self, recorded: int) -> None:
+        recorded = state["threads"]
         if self.compute.device.type == "cpu" and (now := resume_torch_threads(recorded)) != recorded:
             self._warn(
                 f"the number of threads changed from {recorded} to {now}. The last digits of weights can differ from "
                 "those of an uninterrupted run"
             )
+        check_replicas_equal(self.method, self.progress.step)
 
     # --- between the steps ---
-
-    def _begin(self) -> None:
-        # Dropout must not depend on the initialization of weights.
-        torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
-        if self.measures:
-            self.record.metrics(self.measures, 0)
-        self._evaluate()
-        self.save()
 
     def _evaluate_and_save(self) -> None:
         evaluates = self._is_due(self.settings.evaluate_every)
@@ -298,27 +291,23 @@ class Trainer:
         began = time.perf_counter()
         only = [] if everything or metric is None else [metric.rpartition(".")[0]]
         scores = evaluate(
-            one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.plans,
+            one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.specs,
             show=lambda name, share: self.record.progress(f"scoring {name}", share, 1),
             columns=self.own_columns,
         )  # fmt: skip
         if at == 0:
             self.progress.untrained = scores
         if metric is not None:
-            self._select(scores, metric)
+            value, (name, _, selecting) = score(scores, metric), metric.rpartition(".")
+            if at == 0:
+                self.selection.curve[0] = value
+            best = at > 0 and self.selection.offer(at, value, one.scored)
+            shown = {selecting, *one.evaluators[name].shown_metrics()}
+            # Without the name of the evaluator, so that all recipes log the same curve.
+            self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
+            run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
         self._count_time(began, stepping=False)
         self.stepper.watch.clock.mark("evaluation")
-
-    def _select(self, scores: Scores, metric: str) -> None:
-        at, value = self.progress.step, score(scores, metric)
-        name, _, selecting = metric.rpartition(".")
-        if at == 0:
-            self.selection.curve[0] = value
-        best = at > 0 and self.selection.offer(at, value, self.experiment.scored)
-        shown = {selecting, *self.experiment.evaluators[name].shown_metrics()}
-        # Without the name of the evaluator, so that all recipes log the same curve.
-        self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
-        run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
 
     def _warn(self, text: str) -> None:
         self.record.event("warning", text=text)

@@ -23,17 +23,17 @@ from cse_cli.core.plans import plan_of
 from cse_cli.core.stats import compare_paired
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.engine import Engine
-from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import place_runs
-from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
+from cse_cli.jobs.job import Job, Task, finished, planned
+from cse_cli.jobs.launch import run_tasks
+from cse_cli.jobs.request import RunRequest, place_runs
 from cse_cli.recipe.files import find_parent
-from cse_cli.recipe.load import LoadedRecipe, Override, apply_overrides, load, parse_overrides
+from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.overrides import Override, apply_overrides, parse_overrides
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.scores import metric_value
+from cse_cli.tuning.parameters import settings_of
 from cse_cli.tuning.results import Search, Trial, Verification
-from cse_cli.tuning.space import settings_of
 from cse_cli.tuning.view import TuneScreen
 from registry.errors import CseError
 

@@ -24,15 +24,16 @@ from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.tasks import POLL_SECONDS, lacks_checkpoint
-from cse_cli.recipe.load import LoadedRecipe, Override, load
+from cse_cli.jobs.launch import POLL_SECONDS, lacks_checkpoint
+from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run
 from cse_cli.runs.events import End, Listener, Pruned, read_history
 from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, read_about, request_end
 from cse_cli.runs.signals import in_one_line, stop_if_asked
+from cse_cli.tuning.parameters import reason_of, settings_of, with_parts
 from cse_cli.tuning.results import read_trial
-from cse_cli.tuning.space import reason_of, settings_of, with_parts
 from cse_cli.tuning.study import (
     OWN,
     REASON,

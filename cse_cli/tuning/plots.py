@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
 from cse_cli.core.plotting import CHOSEN, MEASURED, PAGE, Heading, add_legend, label_axes, new_figure, save_figures
+from cse_cli.tuning.parameters import Parameter, show_value
 from cse_cli.tuning.results import Search, Trial
-from cse_cli.tuning.space import Parameter, show_value
 
 FEWEST = 4
 """Minimum number of complete trials for contours."""

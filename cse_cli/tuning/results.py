@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.stats import LEVEL, Paired, judge_together, p_text, seeds_text
-from cse_cli.tuning.space import Value
+from cse_cli.tuning.parameters import Value
 from cse_cli.tuning.study import (
     IDENTITY,
     OWN,

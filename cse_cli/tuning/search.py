@@ -19,10 +19,11 @@ from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import place_runs
+from cse_cli.jobs.request import place_runs
 from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.files import real_path, shipped
-from cse_cli.recipe.load import LoadedRecipe, Override, load
+from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.claim import BusyError, open_run
 from cse_cli.runs.index import all_runs

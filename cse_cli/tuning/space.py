@@ -9,36 +9,33 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from decimal import Decimal
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tomlkit
-from pydantic import BaseModel
 
-from cse_cli.core.formatting import UNSET
-from cse_cli.recipe.describe import tune_of
-from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.load import LoadedRecipe, Override, changed, parse_value
-from cse_cli.recipe.paths import is_ending, is_list_of_parts, is_place, setting, values
+from cse_cli.recipe.keys import is_ending, is_list_of_parts
+from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.schema import Recipe, TuneRange
+from cse_cli.tuning.parameters import (
+    FORM,
+    Declaration,
+    Parameter,
+    Range,
+    Value,
+    declarations,
+    parse_choices,
+    parse_range,
+    reason_of,
+    split_values,
+    tables_of,
+    with_parts,
+)
 from registry.errors import CseError, UnknownNameError, suggestion
 
-Value = str | int | float | bool
-"""Value that a sampler can choose."""
-Number = int | float
-FORM = "a..b, a..b:log or a..b:step, for example 64..1024:32"
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
-_BARE_WORD = re.compile(r"(?<![\w.\"'-])(?!(?:true|false)\b)[A-Za-z_][\w-]*(?=\s*[,\]}])")
-_AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
-"""Path → factor below and above the recipe's value. No fixed range suits every encoder."""
-_REMOVE = "remove"
-"""Key of a chosen table: the parameters of the recipe's component that the choice does without."""
 _SCORING = "it changes the scoring, so the scores of trials would not be comparable"
 _FIXED = {
     "evaluate": _SCORING,
@@ -50,256 +47,6 @@ _LISTED = 5
 _MOST_TRIED = 1000
 """Combinations with other parts that are tried before a choice is an error."""
 _PARTS_FORM = """for example --choices 'queue=[false, { name = "fifo", view = "anchor" }]'"""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Values to search: a range whose `step` counts from `low`, or choices."""
-
-    low: Number | None = None
-    high: Number | None = None
-    log: bool = False
-    step: Number | None = None
-    choices: tuple[Value, ...] | None = None
-
-    @property
-    def shown(self) -> str:
-        """The values as text, such as "64 … 512 by 32"."""
-        if self.choices is not None:
-            return " | ".join(map(show_value, self.choices))
-        spacing = " on a log scale" if self.log else ""
-        if self.step is not None:
-            spacing = f" by {self.step:.12g}"
-        return f"{self.low:.6g} … {self.high:.6g}{spacing}"
-
-    def checked(self, where: str) -> Range:
-        """Return the values with the end moved down to a step, or refuse them. `where` is their option or table."""
-        if (choices := self.choices) is not None:
-            if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
-                what = "only one value" if len(choices) < 2 else "the same value twice"
-                action = "give at least two different values, separated by commas"
-                raise CseError(f"{where}: {what}", action, code="tune.too_few_choices")
-            return self
-        if self.low is None or self.high is None:
-            raise CseError(f"{where}: one end is missing", f"write {FORM}", code="tune.open_range")
-        low, high, step = self.low, self.high, self.step
-        if low >= high:
-            action = f"write {high:.12g}..{low:.12g}" if low > high else "set a single value with --set"
-            raise CseError(f"{where}: {low:.12g} is not less than {high:.12g}", action, code="tune.empty_range")
-        if self.log and low <= 0:
-            raise CseError(f"{where}: {low:.12g} is not greater than 0", "remove :log", code="tune.log_of_zero")
-        if self.log and step is not None:
-            raise CseError(f"{where}: a log scale has no steps", "remove log or step", code="tune.log_with_step")
-        if step is None:
-            return self
-        # Decimals, because 0.3 is not a multiple of 0.1 in binary.
-        start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
-        if not 0 < spacing <= width:
-            message = f"{where}: step {step:.12g} is not between 0 and the width of the range"
-            raise CseError(message, f"use a step of at most {float(width):.12g}", code="tune.bad_step")
-        return replace(self, high=float(start + width // spacing * spacing))
-
-
-def parse_range(text: str) -> Range:
-    """Return the range of a `--range` string."""
-    match = _RANGE.fullmatch(text.strip())
-    if match is None:
-        raise CseError(f"--range: '{text}' is not a range", f"write {FORM}", code="tune.not_a_range")
-    low, high, spacing = float(match[1]), float(match[2]), match[3]
-    step = None if spacing in (None, "log") else float(spacing)
-    return Range(low, high, spacing == "log", step).checked(f"--range {text}")
-
-
-def parse_choices(text: str) -> Range:
-    """Return the values of a `--choices` string. Tables and arrays are errors."""
-    choices = split_values(text)
-    if any(choice == "" or not isinstance(choice, Value) for choice in choices):
-        raise CseError(
-            f"--choices: '{text}' contains something other than single values",
-            "write 64,128,256 or cls,mean or true,false",
-            code="tune.not_choices",
-        )
-    return Range(choices=tuple(choices)).checked(f"--choices {text}")
-
-
-def split_values(text: str) -> list[Any]:
-    """Return the TOML values of a list with or without brackets. A word that is not TOML is a string."""
-    array = text.strip() if text.strip().startswith("[") else f"[{text.strip()}]"
-    for written in (array, _BARE_WORD.sub(r'"\g<0>"', array)):
-        if isinstance(found := parse_value(written), list):
-            return found
-    return [parse_value(part.strip()) for part in array.removeprefix("[").removesuffix("]").split(",")]
-
-
-# What the recipe and its components declare.
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """JSON types without null, and the default range, that a component or a section such as "[train]" declares."""
-
-    owner: str
-    types: frozenset[str]
-    range: Range | None
-
-    @property
-    def whole(self) -> bool:
-        """Whether only whole numbers are accepted."""
-        return "integer" in self.types and "number" not in self.types
-
-    @property
-    def numeric(self) -> bool:
-        """Whether numbers are accepted."""
-        return bool(self.types & {"integer", "number"})
-
-
-def declarations(recipe: Recipe) -> dict[str, Declaration]:
-    """Return dotted path → declaration of everything in a recipe that can be set."""
-    found: dict[str, Declaration] = {}
-    for section in ("data", "train", "evaluate"):
-        found |= _declared((section,), type(getattr(recipe, section)), f"[{section}]")
-    for placed in recipe.parts():
-        # The part's own keys (views, queue) are the recipe's structure: they have no default range.
-        for path, one in _declared(placed.keys, type(placed.part), "the recipe").items():
-            if path.rpartition(".")[2] in placed.part.own:
-                found[path] = replace(one, range=None)
-        found |= _declared(placed.keys, placed.entry.parameters, placed.part.name)
-    current = values(recipe)
-    for path, value in current.items():  # views have no declaration
-        kind = "string" if isinstance(value, str) else "any"
-        found.setdefault(path, Declaration("the recipe", frozenset({kind}), None))
-    for path, factor in _AROUND.items():
-        value = Decimal(str(current[path]))
-        low = max(2, int(value / factor)) if found[path].whole else float(value / factor)
-        found[path] = replace(found[path], range=Range(low, float(value * factor), log=True))
-    return found
-
-
-def _declared(keys: Keys, model: type[BaseModel], owner: str) -> dict[str, Declaration]:
-    return {dotted((*keys, name)): one for name, one in _fields(model, owner).items()}
-
-
-@cache  # a schema takes 7 ms, and a search needs about thirty again and again
-def _fields(model: type[BaseModel], owner: str) -> dict[str, Declaration]:
-    """Return name → declaration of every field."""
-    schema = model.model_json_schema()["properties"]
-    found = {}
-    for name, field in model.model_fields.items():
-        whole = schema[field.alias or name]
-        kinds = [one for one in whole.get("anyOf", [whole]) if one.get("type") != "null"]
-        types = frozenset(str(one["type"]) for one in kinds if "type" in one)
-        named = [option for one in kinds for option in one.get("enum", [one.get("const")])]
-        options = tuple(dict.fromkeys(option for option in named if option is not None))
-        default = Range(choices=options) if len(options) > 1 else None
-        if (tune := tune_of(field)) is not None:
-            default = Range(tune.low, tune.high, tune.log, tune.step)
-        elif types == {"boolean"} and not options:
-            default = Range(choices=(False, True))
-        found[name] = Declaration(owner, types, default)
-    return found
-
-
-# A parameter with its values.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter(Range):
-    """A searched parameter.
-
-    Args:
-        name: Unique name: its key in [tune] or its dotted path. Inside a chosen part, the names of part, component and
-            parameter, such as "queue.fifo.length".
-        paths: Dotted paths of the recipe that take the value.
-        whole: Whether only whole numbers are accepted.
-        default: The recipe's value, or None if it is unset or differs between the paths. It may be outside the
-            range: the first trial has it anyway.
-        source: Origin of the range, for messages.
-        part: Whether the choices are parts: names of components, TOML tables, or False to omit the part.
-        drops: Entries of [tune] that belong to the recipe's part and are removed with it.
-        when: Name of a part, and the choices of it that have the parameter. None if every trial has it.
-    """
-
-    name: str
-    paths: tuple[str, ...]
-    whole: bool = False
-    default: Value | None = None
-    source: str = ""
-    part: bool = False
-    drops: tuple[str, ...] = ()
-    when: tuple[str, tuple[Value, ...]] | None = None
-
-    def settings(self, value: Value) -> tuple[list[Override], list[str]]:
-        """Return the overrides and `--unset` keys that give the recipe a value."""
-        if not self.part:
-            typed = round(value) if self.whole and isinstance(value, float) else value
-            return [Override.of(path, typed) for path in self.paths], []
-        if value == self.default:
-            return [], []
-        (place,), drops = self.paths, [f"tune.{name}" for name in self.drops]
-        if is_list_of_parts(place):
-            return [Override.of(place, _tables(value))], drops
-        if value is False:
-            return [], [place, *drops]
-        (table,) = _tables(value)
-        given = [Override.of(f"{place}.{key}", inner) for key, inner in table.items() if key != _REMOVE]
-        return given, [*(f"{place}.{key}" for key in table.get(_REMOVE, ())), *drops]
-
-    def exists(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a trial with these parts has the parameter."""
-        return self.when is None or values.get(self.when[0]) in self.when[1]
-
-    def identity(self) -> dict[str, Any]:
-        """Return the properties that make two searches the same search, as JSON values."""
-        plain = {key: value for key, value in asdict(self).items() if key not in ("default", "source", "drops")}
-        return dict(json.loads(json.dumps(plain)))
-
-    @property
-    def holds_default(self) -> bool:
-        """Whether the range contains the recipe's value."""
-        if self.choices is not None or not isinstance(self.default, int | float):
-            return self.default is not None
-        if self.low is None or self.high is None or not self.low <= self.default <= self.high:
-            return False
-        return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
-
-
-def _tables(choice: Value) -> list[dict[str, Any]]:
-    """Return the tables of a chosen part. Empty if the choice omits it."""
-    if not isinstance(choice, str):
-        return []
-    chosen = parse_value(choice)
-    return chosen if isinstance(chosen, list) else [chosen if isinstance(chosen, dict) else {"name": chosen}]
-
-
-def settings_of(
-    parameters: Collection[Parameter], values: Mapping[str, Value | None]
-) -> tuple[list[Override], list[str]]:
-    """Return the overrides and `--unset` keys of a trial's values. Parameters without a value stay unchanged."""
-    given = [(one, value) for one in parameters if (value := values.get(one.name)) is not None]
-    found = [one.settings(value) for one, value in given]
-    removals = dict.fromkeys(key for _, keys in found for key in keys)
-    return [override for overrides, _ in found for override in overrides], list(removals)
-
-
-def with_parts(loaded: LoadedRecipe, parts: Collection[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
-    """Return the recipe with the parts of a trial.
-
-    Raises:
-        RecipeError: If the parts are not compatible.
-    """
-    return changed(loaded, *settings_of(parts, values))
-
-
-def reason_of(error: RecipeError) -> str:
-    """Return in one line why parts are not compatible."""
-    return "; ".join(f"{one.keys}: {one.message}" if one.keys else one.message for one in error.problems)
-
-
-def show_value(value: Value | None) -> str:
-    """Return a value as text: numbers with four digits, a dash if it is unset."""
-    if value is None or isinstance(value, bool):
-        return UNSET if value is None else str(value).lower()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 # The search space.
@@ -474,7 +221,7 @@ def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
 
 def _parameter(named: _Candidate, given: tuple[Range, str] | None) -> Parameter:
     name, table, declared = named.name, named.table, named.known[named.path]
-    current = [values(named.loaded.recipe)[path] for path in table.paths]
+    current = [named.loaded.recipe.values()[path] for path in table.paths]
     default = current[0] if all(value == current[0] for value in current) else None
     if isinstance(current[0], Mapping | list | tuple):
         kind = "table" if isinstance(current[0], Mapping) else "array"
@@ -555,7 +302,7 @@ def _choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[
     for typed in names:
         name = _name_in_tune(loaded.recipe, typed) or typed
         table = loaded.recipe.tune.get(name, TuneRange(paths=(typed,)))
-        if len(table.paths) > 1 or not is_place(loaded.recipe, table.paths[0]):
+        if len(table.paths) > 1 or not loaded.recipe.is_place(table.paths[0]):
             continue
         meant[typed], place = name, table.paths[0]
         if typed in given:
@@ -571,7 +318,7 @@ def _choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[
 
 def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], source: str) -> Parameter:
     """Return the parameter of a part. Each choice is a name, a table in TOML, or False to omit the part."""
-    present = setting(loaded.recipe, place)
+    present = loaded.recipe.setting(place)
     several = is_list_of_parts(place)
     if several and present and len(present) > 1:
         own: Value = _as_toml(present)
@@ -615,14 +362,14 @@ def _parameters_inside(loaded: LoadedRecipe, parts: Collection[Parameter]) -> di
     """Return name → parameter inside the chosen parts. A choice that no combination accepts is an error."""
     found: dict[str, _Candidate] = {}
     for part, choice in [(one, choice) for one in parts for choice in one.choices or ()]:
-        fitting, (place,), tables = _fitting(loaded, parts, part, choice), part.paths, _tables(choice)
+        fitting, (place,), tables = _fitting(loaded, parts, part, choice), part.paths, tables_of(choice)
         known, several = declarations(fitting.recipe), is_list_of_parts(place)
         for path in [path for path in known if path.startswith(f"{place}.")]:
             rest = path.removeprefix(f"{place}.")
             number, _, key = rest.partition(".") if several else ("0", "", rest)
             if choice != part.default and key in tables[int(number)]:  # the choice sets it
                 continue
-            component = setting(fitting.recipe, f"{place}.{number}.name" if several else f"{place}.name")
+            component = fitting.recipe.setting(f"{place}.{number}.name" if several else f"{place}.name")
             name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
             one = found.get(name, _Candidate(name, TuneRange(paths=(path,)), fitting, known, part))
             found[name] = replace(one, choices=(*one.choices, choice))

@@ -37,7 +37,7 @@ from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe, settings
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.lock import FileLock, is_held
-from cse_cli.tuning.space import Parameter, Value
+from cse_cli.tuning.parameters import Parameter, Value
 from registry import EVALUATORS
 from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
 from registry.machinery import plugins

@@ -20,8 +20,8 @@ from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_t
 from cse_cli.jobs.screen import RunLines, RunScreen
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.events import Listener
+from cse_cli.tuning.parameters import Value, show_value
 from cse_cli.tuning.results import Search, Trial, Verification
-from cse_cli.tuning.space import Value, show_value
 from cse_cli.tuning.study import SearchConfig, State, dev_metric, journal, points
 
 PLAIN_EVERY = 60.0

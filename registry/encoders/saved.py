@@ -210,24 +210,12 @@ def _open_own(folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> 
             code="encoders.unknown_format",
         )
     entry = ENCODERS[name]
+    ways = {TransformerEncoder: _open_transformer, TwoEncoders: _open_two, Adjusted: _open_adjusted}
+    way = next((of_kind for kind, of_kind in ways.items() if issubclass(entry.cls, kind)), None)
     opens: Any = entry.cls.open
     base: Any = Encoder.open
-    if opens.__func__ is base.__func__:
-        if issubclass(entry.cls, TransformerEncoder):
-            return _open_transformer(name, folder, settings, given)
-        if issubclass(entry.cls, TwoEncoders):
-            opened = [_open_model(str(folder / part), given) for part in PARTS]
-            parts = {part: encoder for part, (encoder, _) in zip(PARTS, opened, strict=True)}
-            named = {**settings["settings"], **{part: part for part in PARTS}}
-            return entry.build(named, parts).eval(), min(limit for _, limit in opened)
-        if issubclass(entry.cls, Adjusted):
-            of, limit = _open_model(str(folder / BASE), given)
-            adjusted = entry.build({**settings["settings"], "of": BASE, "fit_on": TARGET}, {BASE: of})
-            assert isinstance(adjusted, Adjusted)
-            if weights := _tensors(folder / ADJUSTMENT):
-                adjusted.restore(weights)
-            adjusted.fits = "never"
-            return adjusted.eval(), limit
+    if way is not None and opens.__func__ is base.__func__:
+        return way(name, folder, settings, given)
     values = settings.get("settings", settings)
     if missing := [key for key in given if key not in values]:
         raise CseError(
@@ -238,6 +226,23 @@ def _open_own(folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> 
     return entry.cls.open(folder, {**values, **given}).eval(), int(settings["max_length"])
 
 
+def _open_two(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
+    opened = [_open_model(str(folder / part), given) for part in PARTS]
+    parts = {part: encoder for part, (encoder, _) in zip(PARTS, opened, strict=True)}
+    named = {**settings["settings"], **{part: part for part in PARTS}}
+    return ENCODERS[name].build(named, parts).eval(), min(limit for _, limit in opened)
+
+
+def _open_adjusted(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
+    of, limit = _open_model(str(folder / BASE), given)
+    adjusted = ENCODERS[name].build({**settings["settings"], "of": BASE, "fit_on": TARGET}, {BASE: of})
+    assert isinstance(adjusted, Adjusted)
+    if weights := _tensors(folder / ADJUSTMENT):
+        adjusted.restore(weights)
+    adjusted.fits = "never"
+    return adjusted.eval(), limit
+
+
 def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
     """Open a transformers model whose settings sentence-transformers does not have."""
     values = {**settings.get("settings", {}), **{key: settings[key] for key in _LAYOUT if key in settings}}
@@ -246,12 +251,12 @@ def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: 
     if values["pooling"] not in _POOLINGS.get(name, BUILT_IN):
         name = "transformer"
         values = {key: one for key, one in values.items() if key not in ("positions", "block", "head")}
-    if name == "prefixed":
-        prefix = _tensors(folder / PREFIX)["prefix"]
+    prefix = _tensors(folder / PREFIX)["prefix"] if issubclass(ENCODERS[name].cls, PrefixedEncoder) else None
+    if prefix is not None:
         values["length"] = prefix.shape[2]
     dense = sorted(folder.glob("*_Dense"))
     encoder = ENCODERS[name].build({**values, "head_at_eval": bool(dense)})
-    if isinstance(encoder, PrefixedEncoder):
+    if isinstance(encoder, PrefixedEncoder) and prefix is not None:
         encoder.prefix.data.copy_(prefix)
     encoder.attach({layer.name: _fixed(layer) for layer in dense})
     return encoder.eval(), int(settings["max_length"])

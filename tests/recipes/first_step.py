@@ -12,7 +12,7 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from registry.tokens import Tokens
 from registry.types import Negatives
 from tests.registry.losses.literal import cells, cross_entropy
@@ -39,7 +39,7 @@ def experiment(parts: Small, name: str, *more: str, dropout: float | None = 0.0)
 
 def step_of(made: Experiment, index: int = 0, rows: int = 4) -> StepState:
     """Return a step over so many sentences."""
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, rows, 64, 5)
+    batches = Batches(open_text(made.recipe.data, made.columns), made.specs, rows, 64, 5)
     return StepState(made.method, batches.batch(index), index, 3, torch.Generator().manual_seed(0))
 
 

@@ -8,7 +8,7 @@ import torch
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.training.build import Experiment
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from tests.recipes import first_step
 from tests.registry.losses.test_nt_xent_means import literal
 from tests.support.shrunken import Small
@@ -26,7 +26,7 @@ def experiment(parts: Small, tmp_path, *more: str) -> Experiment:
 
 
 def batches_of(made: Experiment) -> Batches:
-    return Batches(open_text(made.recipe.data, made.columns), made.plans, 4, made.recipe.data.max_length, 5)
+    return Batches(open_text(made.recipe.data, made.columns), made.specs, 4, made.recipe.data.max_length, 5)
 
 
 @pytest.mark.slow

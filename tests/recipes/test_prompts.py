@@ -149,11 +149,11 @@ def test_sncse_32_places_leave_21_sub_words_of_roberta(name):
 @pytest.mark.slow
 def test_sncse_each_view_ends_in_a_full_stop(parts):
     """`train_SNCSE.py:511-516`, for a sentence with final punctuation and one without."""
-    plan = experiment(parts, "sncse_en").plans
+    spec = experiment(parts, "sncse_en").specs
     texts = {"anchor": "the cat sees", "positive": "the cat sees", "soft_negative": "Not the cat sees"}
     for view, text in texts.items():
-        vocabulary = plan[view].vocabulary
+        vocabulary = spec[view].vocabulary
         plain = HubVocabulary(vocabulary.model, vocabulary.template)
-        pieces = plan[view].pieces(["the cat sees", "the cat is."], Random(0), Random(0), 32)
+        pieces = spec[view].pieces(["the cat sees", "the cat is."], Random(0), Random(0), 32)
         whole = {"soft_negative": "the cat is not."}.get(view, "the cat is.")
         assert pieces == plain.pieces([Sample(f"{text} ."), Sample(whole)], 32)

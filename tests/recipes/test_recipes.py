@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.data.check import check_file, recipe_files
+from cse_cli.recipe.check import check_file, recipe_files
 from cse_cli.recipe.load import load
 from tests.support.chosen import one_of_each
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pytest
 
 from cse_cli.recipe.load import load
-from cse_cli.recipe.paths import setting
 
 BASE, LARGE, ROBERTA, ROBERTA_LARGE = ENCODERS = (
     "bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large",
@@ -427,7 +426,7 @@ SAME = {
 
 def found(recipe, paths):
     """Return the values at paths of a recipe; of a table its keys."""
-    values = [setting(recipe, path) for path in paths]
+    values = [recipe.setting(path) for path in paths]
     return [list(value) if isinstance(value, Mapping | tuple) else value for value in values]
 
 

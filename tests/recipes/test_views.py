@@ -274,7 +274,7 @@ def test_consert_none_of_it_is_active_at_evaluation(parts):
     ]  # fmt: skip
     made = experiment(parts, "consert_en", f"views.anchor.augment=[{','.join(every)}]", dropout=None)
     made.method.float()
-    encode = SentenceEncoder(made.scored, choose("cpu"), 4, 64, made.plans)
+    encode = SentenceEncoder(made.scored, choose("cpu"), 4, 64, made.specs)
     texts = sentences(6)
     tokens = made.scored.vocabulary.pad(made.scored.vocabulary.ids(texts, 64))
     plain = made.scored.encode_for_eval(tokens)

@@ -6,7 +6,6 @@ import pytest
 
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
-from cse_cli.recipe.paths import values
 from cse_cli.recipe.study import load_study
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE, Answer, Table
@@ -66,7 +65,7 @@ def held(table, row, column, found):
     """A setting of a recipe, or of the checkpoint that it starts from."""
     if column.checkpoint is not None:
         return getattr(known(found.encoders[found.evaluate.encoder].params["model"]), column.checkpoint)
-    return values(found)[table.rows[row].setting or column.setting]
+    return found.values()[table.rows[row].setting or column.setting]
 
 
 def test_recipes_hold_the_settings_that_are_reported():

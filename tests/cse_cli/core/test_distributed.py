@@ -19,7 +19,7 @@ from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import Listener, Pruned
 from cse_cli.runs.index import all_runs
-from cse_cli.training import checkpoint
+from cse_cli.training import build, checkpoint
 from cse_cli.training import run as running
 from cse_cli.training import trainer as loop
 from cse_cli.training.checkpoint import dropout_seed
@@ -78,7 +78,7 @@ def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, list[float], 
                 without_dropout(made.method.double())
                 return made
 
-            patch.setattr(running, "resolve", still)
+            patch.setattr(build, "resolve", still)
             states: list[dict[str, torch.Tensor]] = []
             patch.setattr(checkpoint, "state_digest", lambda state, states=states: str(states.append(state)))
             heard = Heard()
@@ -158,7 +158,7 @@ def with_other_weights(asked: Asked) -> tuple[str, str]:
                 weights[max(weights)].view(-1)[0] += 1e-3 * rank()
             return made
 
-        patch.setattr(running, "resolve", changed)
+        patch.setattr(build, "resolve", changed)
         return said(asked)
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_cli.data.batches import Batches, Sampler, ViewPlan, random_order
+from cse_cli.data.batches import Batches, Sampler, ViewSpec, random_order
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.types import Augmenter
@@ -28,8 +28,8 @@ class OnEmbeddings(Augmenter):
     """Leaves text alone."""
 
 
-def batches(text, batch_size=4, seed=0, plan=None, **more):
-    return Batches(text, {"anchor": plan or ViewPlan("text", Words())}, batch_size, 8, seed, **more)
+def batches(text, batch_size=4, seed=0, spec=None, **more):
+    return Batches(text, {"anchor": spec or ViewSpec("text", Words())}, batch_size, 8, seed, **more)
 
 
 def same(a, b):
@@ -69,8 +69,8 @@ def test_tokens_are_those_of_the_rows(text):
 
 def test_views_share_the_sentences_and_the_tokenized_column(text):
     words = Words()
-    plans = {"a": ViewPlan("text", words), "b": ViewPlan("text", words, augmenters=[OnEmbeddings()])}
-    made = Batches(text, plans, 4, 8, 0)
+    specs = {"a": ViewSpec("text", words), "b": ViewSpec("text", words, augmenters=[OnEmbeddings()])}
+    made = Batches(text, specs, 4, 8, 0)
     batch = made.batch(2)
     assert same(batch["a"], batch["b"])
     assert words.asked == ROWS
@@ -78,29 +78,29 @@ def test_views_share_the_sentences_and_the_tokenized_column(text):
 
 def test_a_side_column_has_its_own_vocabulary_and_the_same_rows(text):
     other = Words("de")
-    made = batches(text, plan=ViewPlan("text", Words(), side={"translation": other}))
+    made = batches(text, spec=ViewSpec("text", Words(), side={"translation": other}))
     side = made.batch(1)["anchor"].side["translation"]
     expected = other.pad(other.ids([f"satz d{i} x" for i in made.indices(1)], 8))
     assert torch.equal(side.ids, expected.ids)
 
 
 def test_changed_text_depends_on_seed_step_and_view(text):
-    plan = ViewPlan("text", Words(), augmenters=[Shuffles()])
-    assert plan.changes_text
-    made = Batches(text, {"a": plan, "b": plan}, 4, 8, 0)
-    again = Batches(text, {"b": plan, "a": plan}, 4, 8, 0)
+    spec = ViewSpec("text", Words(), augmenters=[Shuffles()])
+    assert spec.changes_text
+    made = Batches(text, {"a": spec, "b": spec}, 4, 8, 0)
+    again = Batches(text, {"b": spec, "a": spec}, 4, 8, 0)
     batch = made.batch(6)
     assert same(batch["a"], again.batch(6)["a"])
     assert not same(batch["a"], batch["b"])
-    assert not same(batch["a"], Batches(text, {"a": plan}, 4, 8, 1).batch(6)["a"])
+    assert not same(batch["a"], Batches(text, {"a": spec}, 4, 8, 1).batch(6)["a"])
     assert torch.equal(batch["a"].ids[:, 1:3], batch["b"].ids[:, 1:3])
 
 
 @pytest.mark.parametrize("augmenters", [(), (Shuffles(),)])
 def test_processes_together_see_the_batch_of_one(text, augmenters):
-    plan = ViewPlan("text", Words(), side={"translation": Words()}, augmenters=augmenters)
-    whole = batches(text, plan=plan).batch(3)["anchor"]
-    parts = [batches(text, plan=plan, rank=rank, world=2).batch(3)["anchor"] for rank in range(2)]
+    spec = ViewSpec("text", Words(), side={"translation": Words()}, augmenters=augmenters)
+    whole = batches(text, spec=spec).batch(3)["anchor"]
+    parts = [batches(text, spec=spec, rank=rank, world=2).batch(3)["anchor"] for rank in range(2)]
     assert torch.equal(torch.cat([part.ids for part in parts]), whole.ids)
     sides = torch.cat([part.side["translation"].ids for part in parts])
     assert torch.equal(sides, whole.side["translation"].ids)
@@ -133,7 +133,7 @@ def test_real_sentences_and_a_real_vocabulary(models):
 
     text = open_text(Data(dataset=("wiki1m_prefix",), limit=2000), {"text"})
     vocabulary = HubVocabulary(str(models / "mini_en"))
-    made = Batches(text, {"anchor": ViewPlan("text", vocabulary)}, 64, 32, 0)
+    made = Batches(text, {"anchor": ViewSpec("text", vocabulary)}, 64, 32, 0)
     lines = list(text.cells("text"))
     expected = vocabulary.pad(vocabulary.ids([lines[i] for i in made.indices(40)], 32))
     assert same(made.batch(40)["anchor"], expected)
@@ -147,10 +147,10 @@ class Agrees(Shuffles):
 
 def test_augmenters_that_draw_alike_change_all_views_equally(text):
     def made(*augmenters):
-        return ViewPlan("text", Words(), augmenters=list(augmenters))
+        return ViewSpec("text", Words(), augmenters=list(augmenters))
 
-    plans = {"a": made(Agrees(), Shuffles()), "b": made(Shuffles(), Agrees()), "c": made(Agrees())}
-    batch = Batches(text, plans, 4, 12, seed=0)
+    specs = {"a": made(Agrees(), Shuffles()), "b": made(Shuffles(), Agrees()), "c": made(Agrees())}
+    batch = Batches(text, specs, 4, 12, seed=0)
     found = {name: tokens.ids.tolist() for name, tokens in batch.batch(1).items()}
     # "sentence", its number, then what was drawn, between the special tokens.
     alike = {name: [row[place] for row in rows] for (name, rows), place in zip(found.items(), (3, 4, 3), strict=True)}
@@ -181,8 +181,8 @@ def test_augmenters_of_whole_text_see_its_end(tmp_path):
     long = open_text(Data(file=str(path)), {"text"})
 
     def row(augmenter):  # of eight tokens, the special ones included
-        plan = ViewPlan("text", words, augmenters=[augmenter])
-        return Batches(long, {"anchor": plan}, 1, 8, seed=0).batch(0)["anchor"].ids[0].tolist()
+        spec = ViewSpec("text", words, augmenters=[augmenter])
+        return Batches(long, {"anchor": spec}, 1, 8, seed=0).batch(0)["anchor"].ids[0].tolist()
 
     def expected(*places):
         return [1, *(words.word(f"w{place}") for place in places), 2]
@@ -196,9 +196,9 @@ def test_numbers_are_those_of_the_rows(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("text,rating\n" + "".join(f"sentence s{i},{i / 2}\n" for i in range(ROWS)))
     rated = open_text(Data(file=str(path)), {"text", "rating"})
-    made = batches(rated, plan=ViewPlan("text", Words(), numbers=["rating"]))
+    made = batches(rated, spec=ViewSpec("text", Words(), numbers=["rating"]))
     assert made.batch(3)["anchor"].numbers["rating"].tolist() == [row / 2 for row in made.indices(3)]
-    second = batches(rated, plan=ViewPlan("text", Words(), numbers=["rating"]), rank=1, world=2)
+    second = batches(rated, spec=ViewSpec("text", Words(), numbers=["rating"]), rank=1, world=2)
     assert second.batch(3)["anchor"].numbers["rating"].tolist() == [row / 2 for row in made.indices(3)[2:]]
 
 
@@ -207,7 +207,7 @@ def test_a_label_that_is_no_number_is_named(tmp_path, cell):
     path = tmp_path / "pairs.csv"
     path.write_text(f"text,rating\na,1\nb,2e-1\nc,{cell}\nd,-4\n")
     with refuses("data.not_a_number", "'rating'", f"'{cell}'", "row 3"):
-        batches(open_text(Data(file=str(path)), {"text", "rating"}), plan=ViewPlan("text", Words(), numbers=["rating"]))
+        batches(open_text(Data(file=str(path)), {"text", "rating"}), spec=ViewSpec("text", Words(), numbers=["rating"]))
 
 
 # Batches without equal texts.
@@ -241,13 +241,13 @@ def test_too_many_copies_are_reported(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "".join(f"same,b{number}\n" for number in range(6)) + "x,y\nz,w\n")
     text = open_text(Data(file=str(path)), {"a", "b"})
-    plans = {"anchor": ViewPlan("a", Words()), "positive": ViewPlan("b", Words())}
-    made = Batches(text, plans, 2, 8, 0, unique=True)
+    specs = {"anchor": ViewSpec("a", Words()), "positive": ViewSpec("b", Words())}
+    made = Batches(text, specs, 2, 8, 0, unique=True)
     (notice,) = made.notices
     assert "2 of the 4 batches" in notice
-    assert Batches(text, plans, 2, 8, 0).notices == ()
+    assert Batches(text, specs, 2, 8, 0).notices == ()
     with refuses("data.too_few_distinct", "4 rows"):
-        Batches(text, plans, 4, 8, 0, unique=True).batch(0)
+        Batches(text, specs, 4, 8, 0, unique=True).batch(0)
 
 
 def test_cells_have_the_number_of_their_text(tmp_path):
@@ -263,7 +263,7 @@ def test_steps_and_processes_do_not_change_a_batch(tmp_path):
     text = open_text(Data(file=str(tmp_path / "t.txt")), {"text"})
 
     def made(**more):
-        return Batches(text, {"anchor": ViewPlan("text", Words())}, 4, 8, 1, unique=True, **more)
+        return Batches(text, {"anchor": ViewSpec("text", Words())}, 4, 8, 1, unique=True, **more)
 
     one, resumed = made(), made()
     forward = [one.indices(step) for step in range(20)]

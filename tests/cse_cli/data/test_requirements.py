@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data import requirements as module
-from cse_cli.data.check import requirements_of
 from cse_cli.data.requirements import availability, fetch, parse_requirements
+from cse_cli.recipe.check import requirements_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements, requirements
 from registry.errors import MissingError
@@ -208,7 +208,7 @@ def test_requirements_of_a_study_are_reported_once(folder, parts, capsys):
 
 
 def test_an_optional_package_that_is_not_installed_is_named_before_the_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("cse_cli.recipe.requirements.find_spec", lambda name: None)
     file = tmp_path / "mine.toml"
     file.write_text('extends = "quickstart"\n[evaluators.task]\nname = "mteb"\ntask = "STS12"\n')
     found = needs(str(file))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cse_cli.core.devices import choose
-from cse_cli.data.batches import ViewPlan
+from cse_cli.data.batches import ViewSpec
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS
 from registry.errors import CseError
@@ -33,8 +33,8 @@ def looking(encoder, *augmenters):
     for augmenter in augmenters:
         augmenter.bind(encoder)
     views = {"anchor": [], "positive": [], "changed": augmenters}
-    plans = {name: ViewPlan("text", encoder.vocabulary, augmenters=list(of)) for name, of in views.items()}
-    return SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans)
+    specs = {name: ViewSpec("text", encoder.vocabulary, augmenters=list(of)) for name, of in views.items()}
+    return SentenceEncoder(encoder, choose("cpu"), 4096, 32, specs)
 
 
 def trained(encoder, texts):
@@ -58,8 +58,8 @@ def test_sentences_are_scored_through_a_view(model):
     """MoCoSE's code leaves cut-offs on in evaluation: what is scored equals a forward pass with those places zero."""
     cut = AUGMENTERS["token_cutoff"].build({"rate": 0.3, "scope": "all", "at_least": 1})
     encoder = built(model)
-    plans = looking(encoder, cut).plans
-    encode = SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans, "changed")
+    specs = looking(encoder, cut).specs
+    encode = SentenceEncoder(encoder, choose("cpu"), 4096, 32, specs, "changed")
     found = encode(TEXTS)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 32))
     with torch.random.fork_rng():
@@ -70,7 +70,7 @@ def test_sentences_are_scored_through_a_view(model):
         for place in sorted(range(tokens.length), key=lambda at: float(noise[row, at]))[: int(tokens.length * 0.3)]:
             vectors[row, place] = 0
     torch.testing.assert_close(found, encoder.encode_for_eval(tokens, vectors), rtol=0, atol=1e-6)
-    plain = SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans)(TEXTS)
+    plain = SentenceEncoder(encoder, choose("cpu"), 4096, 32, specs)(TEXTS)
     assert (found - plain).abs().max() > 1e-3
     assert torch.equal(encode(TEXTS), found)
 

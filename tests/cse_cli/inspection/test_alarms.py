@@ -9,7 +9,7 @@ from cse_cli.core.devices import choose
 from cse_cli.inspection import alarms
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import RunRecord
-from cse_cli.training.run import prepare
+from cse_cli.training.build import prepare
 from registry.resources import catalog
 from tests.support.running import Heard
 
@@ -97,7 +97,7 @@ def test_cut_rows(warned, long, expected):
 @pytest.mark.slow
 def test_random_numbers_of_the_training_are_unchanged(warned, monkeypatch):
     with monkeypatch.context() as without:
-        without.setattr("cse_cli.training.run.alarms_before_run", lambda *_: [])
+        without.setattr("cse_cli.training.build.alarms_before_run", lambda *_: [])
         assert warned(["The same sentence."] * 80) == []
         before = torch.get_rng_state()
     assert len(warned(["The same sentence."] * 80)) == 1

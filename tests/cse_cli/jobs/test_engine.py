@@ -15,7 +15,7 @@ from cse_cli.core.results import Result
 from cse_cli.jobs import engine as engines
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.recipe.load import load
 from cse_cli.runs.claim import Claimed
 from cse_cli.runs.events import Pruned

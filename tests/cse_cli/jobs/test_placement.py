@@ -11,8 +11,7 @@ from cse_cli.core.devices import choose
 from cse_cli.core.distributed import own_device
 from cse_cli.core.processes import VARIABLES, ProcessRank, torchrun_rank
 from cse_cli.jobs.job import Job
-from cse_cli.jobs.placement import Placement, choose_placement
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.request import Placement, RunRequest, choose_placement
 from cse_cli.recipe.load import load
 from tests.support.accelerators import pretend
 from tests.support.command import cse

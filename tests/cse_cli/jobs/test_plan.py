@@ -342,7 +342,7 @@ def test_evaluations_take_as_long_as_their_distinct_sentences(monkeypatch):
     for fits, expected in (("never", (5, 8)), ("each", (5, 10)), ("once", (5, 8))):
         scored = SimpleNamespace(fits=fits, foundation=None)
         experiment = SimpleNamespace(
-            recipe=SimpleNamespace(evaluate=settings), scored=scored, evaluators=evaluators, plans={}
+            recipe=SimpleNamespace(evaluate=settings), scored=scored, evaluators=evaluators, specs={}
         )
         dev, every, unmeasured = evaluation_seconds(experiment, choose("cpu", "fp32"))
         assert (dev, every) == expected

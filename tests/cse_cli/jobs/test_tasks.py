@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cse_cli.jobs import tasks
+from cse_cli.jobs import launch
 from cse_cli.jobs.engine import Engine
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.lock import FileLock
@@ -157,15 +157,15 @@ def test_a_run_of_another_process_is_awaited_and_taken_over(stopped, held, file,
         if len(waits) == 2:
             held.release()  # the other process ends without a result
 
-    monkeypatch.setattr(tasks, "sleep", sleep)
+    monkeypatch.setattr(launch, "sleep", sleep)
     code, out, err = run(file, "--json")
-    assert (code, waits, trained) == (0, [tasks.POLL_SECONDS] * 2, [3])
+    assert (code, waits, trained) == (0, [launch.POLL_SECONDS] * 2, [3])
     assert err.count(f"waiting for small seed 3: run {stopped[:8]} is process ") == 1
     assert [one.run_id for one in results(out)] == [stopped]
 
 
 def test_other_seeds_are_trained_first(stopped, held, file, run, trained, monkeypatch):
-    monkeypatch.setattr(tasks, "sleep", lambda _: held.release())
+    monkeypatch.setattr(launch, "sleep", lambda _: held.release())
     code, out, _ = run(file, "--seeds", "3,4,5", "--json")
     assert (code, trained) == (0, [4, 5, 3])
     assert [one.seed for one in results(out)] == [3, 4, 5]
@@ -181,7 +181,7 @@ def test_another_process_that_is_first_is_awaited(stopped, file, run, trained, m
         return opened(*arguments)
 
     monkeypatch.setattr(running, "open_run", late)
-    monkeypatch.setattr(tasks, "sleep", lambda _: lock.release())
+    monkeypatch.setattr(launch, "sleep", lambda _: lock.release())
     code, out, _ = run(file, "--json")
     assert (code, trained) == (0, [3])
     assert [one.run_id for one in results(out)] == [stopped]

@@ -14,8 +14,7 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.method import Method
-from cse_cli.training.step import StepState
+from cse_cli.training.method import Method, StepState
 from cse_cli.training.train_step import parallel
 from registry.distributed import rank, world_size
 from tests.support.chosen import distinct, trains
@@ -57,7 +56,7 @@ def gradients(made: Experiment, method: Method) -> Gradients:
     """Return parameter → gradient of each of a few steps; after each, weights move a little and components act."""
     recipe = made.recipe
     text = open_text(recipe.data, made.columns)
-    batches = Batches(text, made.plans, BATCH, recipe.data.max_length, 7, rank(), world_size())
+    batches = Batches(text, made.specs, BATCH, recipe.data.max_length, 7, rank(), world_size())
     forward = parallel(method)
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.05)
     generator = torch.Generator().manual_seed(3)

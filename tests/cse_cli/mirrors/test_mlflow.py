@@ -19,7 +19,7 @@ from cse_cli.mirrors import mlflow as mirror
 from cse_cli.mirrors.mlflow import legal_name
 from cse_cli.mirrors.ui import sync
 from cse_cli.runs.claim import open_run
-from cse_cli.runs.listing import settings_of
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord, read_about
 from tests.support.errors import refuses
 from tests.support.records import recorded, result

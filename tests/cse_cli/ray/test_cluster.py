@@ -20,7 +20,7 @@ import pytest
 
 from cse_cli.core.paths import home
 from cse_cli.jobs.engine import Engine
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.runs.events import Pruned
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import request_end

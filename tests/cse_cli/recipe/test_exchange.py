@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cse_cli.recipe.cells import cells
-from cse_cli.recipe.load import Override, apply_overrides, load, read
+from cse_cli.recipe.load import load, read
+from cse_cli.recipe.overrides import Override, apply_overrides
 from cse_cli.recipe.parse import parse_recipe
 from cse_cli.recipe.problems import Problems, RecipeError
 from cse_cli.recipe.schema import PlacedPart

@@ -113,7 +113,7 @@ def test_a_name_that_no_file_can_have_is_a_missing_file(
 @pytest.mark.parametrize("name", ["deep", "deep/**/*.txt", "**/*.txt", "deep/*/*.txt"])
 def test_a_whole_disk_is_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cse_cli.data.files.MOST_ENTRIES", 50)
+    monkeypatch.setattr("cse_cli.core.paths.MOST_ENTRIES", 50)
     folder = tmp_path / "deep" / "er"
     folder.mkdir(parents=True)
     for number in range(60):

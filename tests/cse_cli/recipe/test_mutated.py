@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.data.check import check_file
+from cse_cli.recipe.check import check_file
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.load import STUDY, load
 from cse_cli.recipe.study import load_study, origins_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.recipe.load import Override, changed, load
+from cse_cli.recipe.load import changed, load
+from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.problems import RecipeError
 from tests.support.errors import refuses
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.data.check import check_file
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
+from cse_cli.recipe.check import check_file
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.identity import Identity, Plan
-from cse_cli.runs.listing import sparkline
+from cse_cli.runs.details import sparkline
 from cse_cli.runs.plans import record_plan
 from cse_cli.runs.record import RunRecord, read_about
 from tests.cse_cli.runs.conftest import Runs

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.runs import record as records
+from cse_cli.runs.details import print_log
 from cse_cli.runs.events import Pruned
-from cse_cli.runs.listing import print_log
 from cse_cli.runs.record import RunRecord, answer, log_of, request_end
 from cse_cli.runs.signals import ending
 from registry.errors import CseError, RunFailedError, StopRequested

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.runs import listing, stop
+from cse_cli.runs import details, stop
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from tests.cse_cli.runs.conftest import Runs
@@ -75,7 +75,7 @@ def words(out: str) -> list[str]:
 
 def test_following_ends_with_the_run_after_its_last_events(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(end=None, name="one")
-    monkeypatch.setattr(listing.time, "sleep", lambda _seconds: run.end("finished"))
+    monkeypatch.setattr(details.time, "sleep", lambda _seconds: run.end("finished"))
     code, out, _ = runs("logs", "one", "-f")
     assert (code, words(out)) == (0, ["started", "finished"])
 
@@ -86,7 +86,7 @@ def test_following_ends_with_ctrl_c(runs: Runs, monkeypatch: pytest.MonkeyPatch)
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(listing.time, "sleep", interrupt)
+    monkeypatch.setattr(details.time, "sleep", interrupt)
     code, out, _ = runs("logs", "one", "--follow")
     assert (code, words(out)) == (0, ["started"])
 

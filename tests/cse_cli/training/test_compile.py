@@ -38,7 +38,7 @@ def experiment(parts: Small, name: str, *more: str) -> Experiment:
 def stepper(made: Experiment, told: list[str]) -> TrainStep:
     recipe = made.recipe
     batches = Batches(
-        open_text(recipe.data, made.columns), made.plans, recipe.train.batch_size, recipe.data.max_length, 5
+        open_text(recipe.data, made.columns), made.specs, recipe.train.batch_size, recipe.data.max_length, 5
     )
     return TrainStep(made.method.train(), batches, recipe.train, choose("cpu"), 5, STEPS, told.append)
 

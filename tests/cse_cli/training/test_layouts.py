@@ -12,7 +12,7 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from registry.encoders import blocks
 from registry.encoders.transformer import TransformerEncoder
 from tests.support.chosen import distinct, these, trains
@@ -66,7 +66,7 @@ def gradients(recipe: str, folder: Path, way: str, patch: pytest.MonkeyPatch) ->
         patch.setattr(blocks, "PACK_TOKENS", 12)
     made = built(recipe, folder, way)
     method = made.method
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 8, made.recipe.data.max_length, 7)
+    batches = Batches(open_text(made.recipe.data, made.columns), made.specs, 8, made.recipe.data.max_length, 7)
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], lr=0.05)
     generator = torch.Generator().manual_seed(3)
     found = []

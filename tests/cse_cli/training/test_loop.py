@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cse_cli.core.devices import choose
 from cse_cli.core.threads import torch_threads_restored
-from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.batches import Batches, ViewSpec
 from cse_cli.data.columns import Making
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
@@ -103,10 +103,10 @@ def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> 
     bound = {"anchor": BoundView("online", []), "positive": BoundView("online", [])}
     term = Term(entry, 1.0, {"anchor": "anchor", "positive": "positive"}, queue=True)
     method = Method({"online": encoder}, bound, queue, {"info_nce": entry.build({})}, {"info_nce": term})
-    plans = {name: ViewPlan("text", WordVocabulary()) for name in bound}
-    experiment = Experiment(recipe, method, plans, {"dev": evaluator or Spread()})
+    specs = {name: ViewSpec("text", WordVocabulary()) for name in bound}
+    experiment = Experiment(recipe, method, specs, {"dev": evaluator or Spread()})
     opened = open_text(recipe.data, {"text"})
-    batches = Batches(opened, plans, 8, 16, seed=3)
+    batches = Batches(opened, specs, 8, 16, seed=3)
     return Prepared(choose("cpu"), experiment, 3, opened, batches, recipe.train.steps or 0, Making())
 
 

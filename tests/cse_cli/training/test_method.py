@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cse_cli.recipe.schema import WeightSchedule
-from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.step import StepState
+from cse_cli.training.method import BoundView, Method, StepState, Term
 from registry import LOSSES
 from registry.losses.adaptive_layers import AdaptiveLayers
 from registry.machinery.signature import forward_inputs

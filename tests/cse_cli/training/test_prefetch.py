@@ -130,7 +130,7 @@ def test_the_batches_of_a_recipe_are_the_same_ahead(name: str, parts: Small) -> 
     changes, dropped = parts.options(load(name).recipe)
     made = resolve(load(name, changes, dropped).recipe, seed=5)
     opened = open_text(made.recipe.data, made.columns)
-    batches = [Batches(opened, made.plans, 4, made.recipe.data.max_length, 5) for _ in range(2)]
+    batches = [Batches(opened, made.specs, 4, made.recipe.data.max_length, 5) for _ in range(2)]
     ahead, plain = (Feed(each.batch, 8, CPU, how) for each, how in zip(batches, (True, False), strict=True))
     for step in range(8):
         one, other = ahead.take(step), plain.take(step)

@@ -110,7 +110,7 @@ def test_the_memory_of_a_cpu_is_that_of_the_process() -> None:
 def stepper(made: Experiment) -> TrainStep:
     settings = made.recipe
     text = open_text(settings.data, made.columns)
-    batches = Batches(text, made.plans, settings.train.batch_size, settings.data.max_length, 5)
+    batches = Batches(text, made.specs, settings.train.batch_size, settings.data.max_length, 5)
     return TrainStep(made.method.train(), batches, settings.train, choose("cpu"), 5, 3)
 
 

@@ -9,7 +9,7 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
-from cse_cli.training.step import StepState
+from cse_cli.training.method import StepState
 from registry.losses.cosent import CoSENT
 from tests.support.tiny import sentences, tiny_bert
 
@@ -52,7 +52,7 @@ def test_widths_and_layers_of_a_loss_with_labels(tmp_path, form):
     changes = [f"encoders.online.model={tiny_bert(tmp_path, layers=3)}", "encoders.online.dropout=0.0"]
     made = resolve(load(str(path), changes).recipe, 5)
     made.method.train()
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
+    batches = Batches(open_text(made.recipe.data, made.columns), made.specs, 4, 64, 5)
     step = StepState(made.method, batches.batch(0), 0, 3, torch.Generator())
     losses = made.method(step)
     assert set(losses) == {"adaptive_layers"}

@@ -22,8 +22,8 @@ from cse_cli.runs.events import Listener
 from cse_cli.runs.record import RESULT, About
 from cse_cli.runs.signals import ending
 from cse_cli.tuning.driver import Driver
+from cse_cli.tuning.parameters import Parameter
 from cse_cli.tuning.results import read_search
-from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import SearchConfig, load_study, open_study
 from cse_cli.tuning.view import TuneScreen
 

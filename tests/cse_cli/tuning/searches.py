@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cse_cli.core.stats import compare_paired
+from cse_cli.tuning.parameters import Parameter
 from cse_cli.tuning.results import Search, Trial, Verification
-from cse_cli.tuning.space import Parameter
 from cse_cli.tuning.study import SearchConfig
 
 NAME = "quickstart-queue_length-1a2b"

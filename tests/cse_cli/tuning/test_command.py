@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.jobs.engine import Engine
-from cse_cli.jobs.placement import Placement
+from cse_cli.jobs.request import Placement
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history

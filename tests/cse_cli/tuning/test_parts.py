@@ -9,9 +9,10 @@ import pytest
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.tuning.best import save_recipe, tuned_recipe
+from cse_cli.tuning.parameters import with_parts
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
-from cse_cli.tuning.space import search_space, with_parts
+from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import load_study, own_values, points, stored_config
 from cse_cli.tuning.view import TuneScreen, print_search
 from tests.cse_cli.tuning.fake import config, counts, drive, recipe

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.recipe.files import all_recipes
-from cse_cli.recipe.load import LoadedRecipe, Override, load
-from cse_cli.tuning.space import Parameter, declarations, search_space, split_values, tunable
+from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.overrides import Override
+from cse_cli.tuning.parameters import Parameter, declarations, split_values
+from cse_cli.tuning.space import search_space, tunable
 from cse_cli.tuning.study import points as all_points
 from tests.support.chosen import distinct
 from tests.support.errors import refuses

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.step import StepState
+from cse_cli.training.method import BoundView, Method, StepState, Term
 from registry import LOSSES
 from registry.augmenters.fgsm import Fgsm, describe_loss, share_changed, share_coarse
 from registry.encoders.ema import Ema

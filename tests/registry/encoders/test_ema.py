@@ -7,9 +7,8 @@ from torch import nn
 
 from cse_cli.recipe.load import load
 from cse_cli.training.checkpoint import load_method_state, method_state
-from cse_cli.training.method import BoundView, Method, Term
+from cse_cli.training.method import BoundView, Method, StepState, Term
 from cse_cli.training.optimizer import make_optimizer
-from cse_cli.training.step import StepState
 from registry import LOSSES
 from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cse_cli.core.devices import choose
-from cse_cli.data.batches import ViewPlan
+from cse_cli.data.batches import ViewSpec
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS
 from registry.errors import MissingError
@@ -135,8 +135,8 @@ def looking_through(encoder, *augmenters, max_length=32):
     for augmenter in augmenters:
         augmenter.bind(encoder)
     side = {a.column: a.vocabulary for a in augmenters if a.column is not None}
-    plans = {"twin": ViewPlan("text", encoder.vocabulary, side, list(augmenters))}
-    return SentenceEncoder(encoder, choose("cpu"), 4096, max_length, plans)
+    specs = {"twin": ViewSpec("text", encoder.vocabulary, side, list(augmenters))}
+    return SentenceEncoder(encoder, choose("cpu"), 4096, max_length, specs)
 
 
 @pytest.fixture

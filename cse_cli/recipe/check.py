@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cse_cli.data.files import check_entries
-from cse_cli.data.requirements import availability
+from cse_cli.core.paths import check_entries
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
-from cse_cli.recipe.requirements import Requirement, merged_requirements, requirements
+from cse_cli.recipe.requirements import NOT_INSTALLED, Requirement, merged_requirements, requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study, load_study
 from cse_cli.recipe.trials import trials
@@ -82,9 +81,8 @@ def check_file(path: Path, overrides: Sequence[str] = (), unset: Sequence[str] =
             facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried)}
         else:
             loaded = load(str(path), overrides, unset)
-            packages = (availability(one) for one in requirements(loaded.recipe) if one.kind == "package")
-            lacking = (one for one in packages if one.state == "missing")
-            notes = [f"{one.requirement.title}: {one.problem}; {one.action}" for one in lacking]
+            lacking = [one for one in requirements(loaded.recipe) if one.installation]
+            notes = [f"{one.title}: {NOT_INSTALLED}; {one.installation}" for one in lacking]
             facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes, *notes]}
     except RecipeError as error:
         problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
