@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.cli.options import Cluster, Device, Json, Plugin, Precision, Quiet, Set, Unset, Workers, compute_settings
+from cse_cli.cli.options import (
+    Cluster,
+    Device,
+    Json,
+    Plugin,
+    Portable,
+    Precision,
+    Quiet,
+    Set,
+    Unset,
+    Workers,
+    compute_settings,
+)
 from cse_cli.recipe.completion import complete_recipe
 
 EPILOG = (
@@ -37,6 +49,7 @@ def reproduce(
     precision: Precision = None,
     workers: Workers = None,
     cluster: Cluster = None,
+    portable: Portable = False,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     quiet: Quiet = False,
     json_: Json = False,
@@ -44,12 +57,14 @@ def reproduce(
     """Run a recipe over several seeds and compare the score with the reported one: reproduced, lower or higher?
 
     Finished runs are reused, and interrupted ones are resumed. The verdict is about the finished seeds.
+
+    With --portable, the SHA-256 of the weights is compared with the published one.
     """
     from cse_cli.jobs.reproduce import run_reproduction
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
-        overrides=[*(set_ or []), *compute_settings(precision)], unset=unset or [], seeds=seeds, device=device,
-        workers=workers, cluster=cluster, quiet=quiet, as_json=json_,
+        overrides=[*(set_ or []), *compute_settings(precision, portable)], unset=unset or [], seeds=seeds,
+        device=device, workers=workers, cluster=cluster, quiet=quiet, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(run_reproduction(what, request))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
@@ -16,7 +20,13 @@ from cse_cli.core.results import Result
 from cse_cli.core.stats import MOST_SEEDS
 from cse_cli.jobs.launch import run_all
 from cse_cli.jobs.request import RunRequest, choose_placement
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.runs.record import MODEL, folder_of
 from registry.errors import CseError
+from registry.resources.models import weights_sha256
+
+PUBLISHED = Path(__file__).parent / "portable.toml"
+"""Version of torch → recipe → seed → SHA-256 of the weights of a portable run, by `benchmarks.portable`."""
 
 
 def run_reproduction(what: str, request: RunRequest) -> int:
@@ -37,17 +47,26 @@ def run_reproduction(what: str, request: RunRequest) -> int:
 
     verdict = judge(measure(list(scores.values())), claim, trained=trained)
     points = list(doubts(loaded)) if verdict.outcome in ("lower", "higher") else []
+    bits = list(_bits(loaded, [end for end in ends if isinstance(end, Result)]))
     if request.as_json:
         document = {
             "schema_version": 2, "recipe": loaded.name, "changes": loaded.changes, "row": target.name,
             "source": target.source, "claim": claim.model_dump(), "scores": scores, "verdict": verdict.model_dump(),
             "notes": target.notes, "doubts": [{**point.model_dump(), "options": tried} for point, tried in points],
+            "bits": bits,
         }  # fmt: skip
         write_json(document)
     else:
         lines = [Text(f"{target.name} · {loaded.name}", "bold"), Text(verdict_text(verdict, claim))]
         lines += [Text(f"The recipe was changed: {', '.join(loaded.changes)}.")] if loaded.changes else []
         lines += [Text(f"Doubt about the reported row: {note}") for note in target.notes]
+        for found in bits:
+            known = found["published"]
+            said = "the same bits as published" if known == found["sha256"] else f"other bits than published, {known}"
+            said = (
+                said if known else f"nothing to compare is published for this recipe, seed and torch {found['torch']}"
+            )
+            lines.append(Text(f"Weights with seed {found['seed']}: {found['sha256']}: {said}"))
         lines += [Text("\nDoubtful points of the method, and options that choose otherwise:")] if points else []
         with stdout_console(80) as console:
             for line in lines:
@@ -62,3 +81,15 @@ def run_reproduction(what: str, request: RunRequest) -> int:
         option = str(len(planned)) if planned == list(range(len(planned))) else ",".join(map(str, planned))
         screen.advise(["next:", f"  {shlex.join(['cse', 'reproduce', what, *request.settings(), '--seeds', option])}"])
     return errors[0].exit_code if errors else 0
+
+
+def _bits(loaded: LoadedRecipe, results: Iterable[Result]) -> Iterator[dict[str, Any]]:
+    """Yield seed, torch, SHA-256 of the weights and the published one of each portable run of a recipe."""
+    unchanged = loaded.changes == ("train.portable=true",)
+    published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8")) if unchanged else {}
+    for result in results:
+        if result.processor.endswith("portable"):
+            torch = result.versions.torch.partition("+")[0]
+            known = published.get(torch, {}).get(loaded.name, {}).get(str(result.seed))
+            digest = weights_sha256(folder_of(result.run_id or "") / MODEL)
+            yield {"seed": result.seed, "torch": torch, "sha256": digest, "published": known}
