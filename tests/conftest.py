@@ -47,15 +47,17 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a module whose `pytestmark` has a mark that `-m "not (…)"` leaves out: it has no test to run."""
-    left_out = re.fullmatch(r"not \(([\w ]+)\)", config.option.markexpr)
-    if left_out is None or collection_path.suffix != ".py":
+    """Do not import a module that has no test to run.
+
+    Its `pytestmark` has a mark that `-m "not (…)"` leaves out, or it has none of the marks of `-m "(…) and …"`.
+    """
+    found = re.match(r"(not )?\(([\w ]+)\)", config.option.markexpr)
+    if found is None or not re.fullmatch(r"test_\w+\.py", collection_path.name):
         return None
-    marks = re.search(
-        r"^pytestmark = .*?(?=^\S)", collection_path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    named = set() if marks is None else set(re.findall(r"pytest\.mark\.(\w+)", marks[0]))
-    return True if named & {*left_out[1].split(" or ")} else None
+    text, marks = collection_path.read_text(encoding="utf-8"), {*found[2].split(" or ")}
+    own = re.search(r"^pytestmark = .*?(?=^\S)", text, re.MULTILINE | re.DOTALL) if found[1] else None
+    named = {*re.findall(r"pytest\.mark\.(\w+)", text if not found[1] else own[0] if own else "")}
+    return True if bool(named & marks) == bool(found[1]) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -70,13 +70,16 @@ def test_runs_and_searches_in_several_processes(arguments: list[str], folder: Pa
 
 
 def test_the_pages(folder: Path) -> None:
-    with start(folder, "ui", "--no-browser", "--port", unused_port()) as process:
+    with start(folder, "ui", "--no-browser", "--port", port := unused_port()) as process:
         assert process.stdout is not None
         address = process.stdout.readline()
+        servers = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         code, err = ended(process)
     assert (code, ran(folder)) == (0, []), err
-    assert address.startswith("http://127.0.0.1:"), err
+    assert address.startswith(f"http://127.0.0.1:{port}"), err
+    assert len(servers) == 2
+    assert gone(servers, seconds=40)
 
 
 def tokenize(folder: Path) -> subprocess.Popen[str]:
@@ -96,6 +99,7 @@ def spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return [each for each in psutil.Process(process.pid).children() if runs(each, "spawn_main")]
 
 
+@pytest.mark.exhaustive
 def test_a_tokenizing_process_that_is_killed_is_one_message(folder: Path) -> None:
     with tokenize(folder) as process:
         while len(children := spawned(process)) < 2:

@@ -81,11 +81,27 @@ WAYS: dict[str, Callable[[Path, Random], None]] = {
 }
 
 
+def state_of(folder: Path) -> dict[Path, tuple[int, int] | None]:
+    """Return path → size and time of every file, and None for a directory."""
+    found = {path.relative_to(folder): path for path in folder.rglob("*")}
+    stats = {name: None if path.is_dir() else path.stat() for name, path in found.items()}
+    return {name: stat and (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
+
+
 def put_back(folder: Path, copy: Path) -> None:
-    """Make a folder hold what its copy holds."""
-    for child in folder.iterdir():
-        shutil.rmtree(child) if child.is_dir() else child.unlink()
-    shutil.copytree(copy, folder, dirs_exist_ok=True)
+    """Make a folder hold what its copy holds. Files with the size and time of the copy's are the same."""
+    here, there = state_of(folder), state_of(copy)
+    for name in sorted(here, reverse=True):
+        if name not in there or here[name] != there[name]:
+            (folder / name).rmdir() if here[name] is None else (folder / name).unlink()
+            del here[name]
+    for name in sorted(there):
+        if there[name] is None:
+            (folder / name).mkdir(exist_ok=True)
+        elif name not in here:
+            shutil.copy2(copy / name, folder / name)
+    for name in (name for name in there if there[name] is None):
+        shutil.copystat(copy / name, folder / name)
 
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("few_pairs", "undrawn")]
@@ -221,10 +237,12 @@ def test_none_is_computed_with_and_none_is_a_traceback(
 ) -> None:
     copy = tmp_path.with_name(f"{tmp_path.name}-copy")
     shutil.copytree(tmp_path, copy)
-    outcomes, wrong = Counter[str](), []
+    outcomes, wrong, looked = Counter[str](), [], dict[tuple[tuple[str, ...], ...], Seen]()
     for file in world:
-        whole = look(file, tmp_path, capsys)
-        put_back(tmp_path, copy)
+        if file.commands not in looked:
+            looked[file.commands] = look(file, tmp_path, capsys)
+            put_back(tmp_path, copy)
+        whole = looked[file.commands]
         assert whole.outcome == "done", whole
         for way, damage in WAYS.items():
             if way == "one bit flipped" and not (file.is_input or file.path.endswith(".pt")):

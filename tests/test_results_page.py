@@ -22,7 +22,23 @@ def tables(text: str) -> list[tuple[str, ...]]:
     return [tuple(cell.strip() for cell in row) for row in rows if re.search(r"\d", "".join(row))]
 
 
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a state directory with the records of three pages, and with a report of each of their studies."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CSE_HOME", str(home))
+        patch.setenv("CSE_MIRRORS", "none")
+        patch.chdir(ROOT)
+        for archive in ("methods", "methods_wiki", "composition"):
+            assert exit_code_of("runs", "import", str(RESULTS / "records" / f"{archive}.zip")) == 0
+        for study in ("methods", "methods_wiki", "composition", "composition_wiki"):
+            assert exit_code_of("report", f"studies/open/{study}", "--output", str(home / f"{study}.md")) == 0
+    return home
+
+
 @pytest.mark.docs
+@pytest.mark.xdist_group("reported")
 @pytest.mark.parametrize(
     ("page", "first", "studies", "count"),
     [
@@ -32,15 +48,9 @@ def tables(text: str) -> list[tuple[str, ...]]:
     ],
 )
 def test_a_page_has_the_numbers_of_the_records(
-    page: str, first: str, studies: list[str], count: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, first: str, studies: list[str], count: int, reported: Path
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    made: set[tuple[str, ...]] = set()
-    for archive in {"methods", studies[0]}:
-        assert exit_code_of("runs", "import", str(RESULTS / "records" / f"{archive}.zip")) == 0
-    for study in studies:
-        assert exit_code_of("report", f"studies/open/{study}", "--output", str(tmp_path / f"{study}.md")) == 0
-        made |= set(tables((tmp_path / f"{study}.md").read_text(encoding="utf-8")))
+    made = {row for study in studies for row in tables((reported / f"{study}.md").read_text(encoding="utf-8"))}
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
     shown = tables(text[text.index(f"## {first}") : text.index("## What follows")])
     assert len(shown) == count
@@ -55,11 +65,10 @@ def chosen(report: str) -> dict[str, str]:
 
 
 @pytest.mark.docs
-def test_statements_follow_from_the_records(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.xdist_group("reported")
+def test_statements_follow_from_the_records(reported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What training adds to each row's start, and the values of the switches that trials chose."""
-    monkeypatch.chdir(ROOT)
-    for archive in ("methods", "methods_wiki"):
-        assert exit_code_of("runs", "import", str(RESULTS / "records" / f"{archive}.zip")) == 0
+    monkeypatch.setenv("CSE_HOME", str(reported))
     pages = {name: (RESULTS / f"{name}.md").read_text(encoding="utf-8") for name in ("one_budget", "one_budget_wiki")}
     values = []
     for study, page in zip(("methods", "methods_wiki"), pages.values(), strict=True):
@@ -75,9 +84,7 @@ def test_statements_follow_from_the_records(home: Path, tmp_path: Path, monkeypa
         every = [gain for of_row in gains.values() for gain in of_row]
         assert f"Of {len(rows)} rows, {sum(gain < 0 for gain in rows)} end" in page
         assert f"so do {sum(gain < 0 for gain in every)} of {len(every)} runs" in page
-        report = tmp_path / f"{study}.md"
-        assert exit_code_of("report", f"studies/open/{study}", "--output", str(report)) == 0
-        values.append(chosen(report.read_text(encoding="utf-8")))
+        values.append(chosen((reported / f"{study}.md").read_text(encoding="utf-8")))
     text = pages["one_budget"]
     switches = tables(text[text.index("## Which variant") : text.index("## What does not follow")])
     assert len(switches) == 8

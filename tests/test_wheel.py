@@ -90,6 +90,7 @@ def test_what_is_installed_hides_the_checkout(installed):
         assert Path(file).is_relative_to(installed)
 
 
+@pytest.mark.exhaustive
 def test_every_recipe_checks_in_an_empty_folder(installed, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
@@ -107,8 +108,10 @@ def test_the_references_of_a_recipe(installed, tmp_path):
 def test_quickstart_runs_in_an_empty_folder(installed, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
-    options = ["--set", "train.steps=2", "--set", "train.evaluate_every=0", "--unset", "evaluators.test", "--json"]
-    out = cse("run", "quickstart", *options, installed=installed, folder=folder)
+    few = ("train.steps=2", "train.evaluate_every=0", "data.limit=200", "encoders.white.limit=200")
+    options = [part for setting in few for part in ("--set", setting)]
+    arguments = ["run", "quickstart", *options, "--unset", "evaluators.test", "--json"]
+    out = cse(*arguments, installed=installed, folder=folder)
 
     (result,) = json.loads(out)["results"]
     assert (result["recipe"], result["steps"]) == ("quickstart", 2)

@@ -651,10 +651,10 @@ def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
 def fingerprint(name: str, split: str) -> str:
     """Return "rows:" and the digest of a split's rows, which is the same for all sources.
 
-    A process reads unchanged files once.
+    A process reads unchanged files once. The files of a generated split are those of its sources.
     """
-    states = ((path, *state_of(path)) for path in locate(name, split).paths)
-    return f"{ROWS}{_digest(name, split, *states)}"
+    files = locate(name, split).paths or [path for root in roots(name, split) for path in locate(*root).paths]
+    return f"{ROWS}{_digest(name, split, *((path, *state_of(path)) for path in files))}"
 
 
 @cache

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.trajectory import compare
-from tests.conftest import ROOT
+from tests.support.forked import Forked
+from tests.support.programs import ended
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,8 @@ RUN = (
 
 def test_a_run_is_recorded_and_compared(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    subprocess.run([sys.executable, ROOT / "benchmarks/trajectory.py", *RUN], check=True, capture_output=True)
+    code, _, err = ended(Forked(["benchmarks.trajectory", *RUN], tmp_path))
+    assert code == 0, err
     lines = Path("out.jsonl").read_text(encoding="utf-8").splitlines()
     steps = [json.loads(line) for line in lines]
     assert [len(step["tokens"]) for step in steps] == [2, 2, 2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,3 +16,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     where.mkdir()
     monkeypatch.chdir(where)
     return where
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes of runs from a server that has imported everything. Tests of their ends start real ones."""
+    from tests.support.forked import ForkedWorker
+
+    monkeypatch.setattr(ForkedWorker, "started", [])
+    monkeypatch.setattr("cse_cli.jobs.child.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": ForkedWorker}))

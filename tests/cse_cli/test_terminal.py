@@ -16,7 +16,7 @@ SPACE = ("--range", "temperature=0.03..0.2:log", "--range", "learning_rate=1e-5.
 COMMANDS = {
     "run": ("run", "small.toml", "--again"),
     "seeds": ("run", "small.toml", "--seeds", "2", "--again"),
-    "workers": ("run", "small.toml", "--seeds", "3", "--workers", "2", "--again"),
+    "workers": ("run", "small.toml", "--seeds", "2", "--workers", "2", "--again"),
     "search": ("tune", "small.toml", *SPACE, "--trials", "3", "--seeds", "2", "--name", "both"),
     "one seed": ("tune", "small.toml", *SPACE, "--trials", "3", "--seeds", "1", "--name", "one"),
     "evaluate": ("evaluate", "{model}", "--tasks", "pairs.tsv"),
@@ -27,7 +27,7 @@ LAST = {
     "one seed": ("no trial is better|not verified", "figures: "),
     "run": (r"untrained +dev.spearman", "step 3 +dev.spearman", "^next:"),
     "seeds": ("^run 1 of 2", "^finished 2 of 2", "^next:"),
-    "workers": ("^run 3 of 3", "^finished 3 of 3", "^next:"),
+    "workers": ("^run 2 of 2", "^finished 2 of 2", "^next:"),
 }
 
 

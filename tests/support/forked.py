@@ -1,7 +1,7 @@
 """`cse` in a process forked from one that has imported everything: there in milliseconds, not in ten seconds.
 
 It has a session, a process id, output and an exit code of its own, and is used like a `subprocess.Popen` with pipes.
-What it starts itself are real programs, and so is every program of a test that is about starting.
+It draws no figures. What it starts itself are real programs, and so is every program of a test that is about starting.
 """
 
 import atexit
@@ -15,9 +15,13 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
-from typing import Self
+from typing import BinaryIO, ClassVar, Self
+
+import psutil
 
 from tests.support import processes  # noqa: F401 - says what the server imports
+
+Output = Connection | BinaryIO
 
 
 class Forked:
@@ -98,12 +102,44 @@ class Forked:
         self.wait()
 
 
-def become(arguments: list[str], folder: str, environment: Mapping[str, str], out: Connection, err: Connection) -> None:
+class ForkedWorker(Forked):
+    """A worker of a run, in place of the `subprocess.Popen` of `cse_cli.jobs.child`.
+
+    Args:
+        command: The command that starts it, of which the last argument is the process that it ends with.
+        cwd: Where it runs.
+        env: Its environment.
+        stdout: The file that gets its output.
+    """
+
+    started: ClassVar[list[Forked]] = []
+    """All of them, in one test."""
+
+    def __init__(self, command: list[str], *, cwd: Path | None, env: Mapping[str, str], stdout: BinaryIO, **_: object):
+        given = (command[3:], str(cwd or Path.cwd()), dict(env), stdout.name)
+        self._process = multiprocessing.get_context("forkserver").Process(target=become_worker, args=given)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        self.started.append(self)
+
+
+def become_worker(arguments: list[str], folder: str, environment: Mapping[str, str], log: str) -> None:
+    """Be a worker, whose parent is the process that asked for it and not the server."""
+    parent = int(arguments[-1])
+    os.getppid = lambda: parent if psutil.pid_exists(parent) else 1
+    with Path(log).open("ab") as out:
+        become(arguments, folder, environment, out, out)
+
+
+def become(arguments: list[str], folder: str, environment: Mapping[str, str], out: Output, err: Output) -> None:
     """Be a program with these arguments, this environment and these ends of its output."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.modules["cse_cli.analysis.figures"].draw_run = lambda *_: []
     signal.signal(signal.SIGINT, signal.default_int_handler)
     null = os.open(os.devnull, os.O_RDONLY)
     for number, written in enumerate((null, out.fileno(), err.fileno())):

@@ -284,7 +284,7 @@ def test_a_damaged_block_is_made_again_with_a_warning(upper, home):
 
 
 @pytest.fixture
-def two_workers(tmp_path, monkeypatch):
+def two_workers(tmp_path, monkeypatch, forked_workers):
     """A function that translates `MANY` with two workers, and the expected lines."""
     monkeypatch.setattr(module, "BLOCK", 25)
     maker = ColumnMaker(
@@ -306,7 +306,6 @@ def test_workers_translate_the_same_as_one_process(two_workers):
 
 
 @pytest.mark.process
-@pytest.mark.exhaustive
 def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers, home):
     call, expected = two_workers
     killed = []
@@ -318,6 +317,7 @@ def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers, home):
 
     with refuses("data.worker_killed", "--workers"):
         call(kill)
+    until(lambda: not multiprocessing.active_children())
     kept = sum(path.read_text().count("\n") for path in (home / "cache" / "columns").rglob("*.txt"))
     assert kept >= killed[0] > 0
     assert list(call()) == expected

@@ -198,7 +198,7 @@ def test_a_wrong_number_of_processes_is_told(monkeypatch):
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("shards_of_two")
+@pytest.mark.usefixtures("shards_of_two", "forked_workers")
 def test_several_processes_make_what_one_makes(text, monkeypatch, home):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
     seen = []
@@ -214,7 +214,7 @@ class Fails(Words):
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("shards_of_two")
+@pytest.mark.usefixtures("shards_of_two", "forked_workers")
 def test_what_fails_in_a_process_fails_here(text, monkeypatch):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
     with pytest.raises(ValueError, match="no such word"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from cse_cli.core.results import Result
+from cse_cli.jobs import child
 from cse_cli.jobs import engine as engines
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.job import Job
@@ -22,11 +24,12 @@ from cse_cli.runs.events import Pruned
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.record import request_end
 from registry.errors import MissingError, RunFailedError
-from tests.support.programs import gone, runs
+from tests.support.forked import ForkedWorker
+from tests.support.programs import gone
 from tests.support.running import Heard
 from tests.support.shrunken import recipe, small
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_children")]
 
 HERE, CHILD = Placement(device="cpu"), Placement(devices=("cpu",), device="cpu")
 
@@ -84,7 +87,7 @@ def end(engine: Engine, run_id: str) -> Any:
 
 
 def workers() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if runs(one, "cse_cli.jobs.worker")]
+    return [psutil.Process(one.pid) for one in ForkedWorker.started if one.poll() is None]
 
 
 def kill_worker(times: int, at: int = 20) -> Act:
@@ -198,6 +201,7 @@ def test_a_process_that_hangs_is_killed(file):
 
 @pytest.mark.process
 def test_an_error_of_ours_has_its_message_and_its_traceback_in_the_log(file, monkeypatch, tmp_path):
+    monkeypatch.setattr(child, "subprocess", subprocess)  # a process that imports what a site wants
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"

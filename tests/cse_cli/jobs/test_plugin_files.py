@@ -17,7 +17,8 @@ from registry.machinery import plugins
 from tests.cse_cli.jobs.conftest import Run
 from tests.support.command import cse, refused
 from tests.support.errors import refuses
-from tests.support.programs import CSE, ended, running
+from tests.support.programs import results
+from tests.support.records import states
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
@@ -140,13 +141,25 @@ def test_a_resumed_search_loads_the_file(own, file: str, folder: Path, capsys: p
 
 
 @pytest.mark.process
-def test_child_processes_load_the_file(own, file: str, folder: Path) -> None:
+@pytest.mark.usefixtures("forked_children")
+def test_workers_load_the_file_and_their_results_are_those_of_one_after_the_other(
+    own, run: Run, file: str, folder: Path
+) -> None:
     own()
-    options = ("--plugin", "own_loss.py", "--seeds", "2", "--workers", 2, "--device", "cpu")
-    with running(*CSE, "run", file, *options, folder=folder) as process:
-        code, _, err = ended(process)
+    arguments = (file, "--plugin", "own_loss.py", "--seeds", "2", "--json")
+    code, out, err = run(*arguments, "--workers", 2)
     assert code == 0, err
-    assert [one.end for one in all_runs()] == ["finished"] * 2
+    together = results(out)
+    assert [one.seed for one in together] == [0, 1]
+    assert states() == ["FINISHED"] * 2
+    for seed in range(2):
+        assert f"[small seed {seed}] step 3  dev.spearman " in err
+
+    code, out, _ = run(*arguments, "--again")
+    assert code == 0
+    assert not {one.run_id for one in results(out)} & {one.run_id for one in together}
+    assert [one.last_state for one in results(out)] == [one.last_state for one in together]
+    assert [one.scores for one in results(out)] == [one.scores for one in together]
 
 
 def test_other_commands_take_the_file(own, file: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

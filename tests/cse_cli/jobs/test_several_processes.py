@@ -23,7 +23,7 @@ from tests.support.shrunken import recipe, small
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("several processes")]  # they share one costly fixture
 
-STEPS = 150
+STEPS = 60
 RUNS = 6
 Digits = dict[tuple[str, int], tuple[Any, ...]]
 """Experiment and seed → everything that training computes."""
@@ -93,7 +93,7 @@ def test_two_of_four_processes_are_killed(chance: int, folder: Path, alone: Digi
         time.sleep(0.05)
     killed = drawn.sample(processes, 2)
     for process in killed:
-        time.sleep(drawn.uniform(0.1, 5))
+        time.sleep(drawn.uniform(0.1, 3))
         sys.stdout.write(f"chance {chance}: process {process.pid} is killed at {states()}\n")
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

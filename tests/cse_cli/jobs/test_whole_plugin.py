@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.support.forked import Forked
+from tests.support.programs import ended
 
 EXAMPLE = Path(__file__).parents[2] / "plugin_whole"
 
@@ -27,17 +28,14 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cse(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def cse(site: Path, tmp_path: Path):
     """Run `cse` in a new process, in which the package is installed."""
-    root = Path(__file__).parents[3]
-    monkeypatch.setenv("PYTHONPATH", ":".join(map(str, (root, site, EXAMPLE))))
-    monkeypatch.setenv("CSE_HOME", str(tmp_path / "home"))
+    places = {"PYTHONPATH": f"{site}:{EXAMPLE}", "CSE_HOME": str(tmp_path / "home")}
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "cse_cli", *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+        code, out, err = ended(Forked(["cse_cli", *arguments], tmp_path, **places))
+        assert code == 0, err
+        return out
 
     return run
 

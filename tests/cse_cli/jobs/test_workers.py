@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command import cse
 from tests.support.forked import Forked
-from tests.support.programs import CSE, below, ended, gone, results, running, running_steps, step, until
+from tests.support.programs import CSE, below, ended, gone, running, running_steps, step, until
 from tests.support.records import only_run, points, states
 from tests.support.shrunken import recipe, small
 
@@ -27,30 +27,14 @@ def at_once(*arguments: object, folder: Path):
     return running(*CSE, "run", *arguments, "--device", "cpu", "--workers", 2, "--json", folder=folder)
 
 
-def test_the_results_are_those_of_one_after_the_other(file, capsys):
-    with at_once(file, "--seeds", "3", folder=file.parent) as process:
-        code, out, err = ended(process)
-    assert code == 0, err
-    together = results(out)
-    assert [one.seed for one in together] == [0, 1, 2]
-    assert states() == ["FINISHED"] * 3
-    for seed in range(3):
-        assert f"[small seed {seed}] step 3  dev.spearman " in err
-
-    code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--again", "--json", capsys=capsys)
-    assert code == 0
-    assert not {one.run_id for one in results(out)} & {one.run_id for one in together}
-    assert [one.last_state for one in results(out)] == [one.last_state for one in together]
-    assert [one.scores for one in results(out)] == [one.scores for one in together]
-
-
-def test_a_study_runs_each_cell_once_and_names_failures(file):
+@pytest.mark.usefixtures("forked_children")
+def test_a_study_runs_each_cell_once_and_names_failures(file, monkeypatch, capsys):
     study = '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
     rows = {"no model": "encoders.online.model=/no/such/model", "good": "train.steps=3", "other": "train.steps=4"}
     study += "".join(f'[[study.rows]]\nrow = "{row}"\nset = ["{change}"]\n' for row, change in rows.items())
     (file.parent / "fails.toml").write_text(study)
-    with at_once("fails.toml", folder=file.parent) as process:
-        code, out, err = ended(process)
+    monkeypatch.chdir(file.parent)
+    code, out, err = cse("run", "fails.toml", "--device", "cpu", "--workers", "2", "--json", capsys=capsys)
     assert code == 1, err
     (one,) = json.loads(out)["studies"]
     assert [(failure["row"], failure["exit_code"]) for failure in one["failures"]] == [("no model", 3)]
@@ -82,7 +66,7 @@ def test_all_end_with_the_command(number, file):
 # One run, ended from outside: what is recorded, said, and done when it is taken up again.
 
 
-STEPS = 400
+STEPS = 250
 
 
 def started(*arguments: object, folder: Path) -> Forked:

@@ -23,6 +23,7 @@ from cse_cli.mirrors.ui import free_port
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
 from tests.support.errors import refuses
+from tests.support.forked import Forked
 from tests.support.ports import unused_port
 from tests.support.records import recorded
 from tests.support.trackers import client, points, there
@@ -111,13 +112,12 @@ def status(address: str, host: str) -> int:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_the_ui_is_for_this_machine_and_ends_with_the_command(number: int) -> None:
+def test_the_ui_is_for_this_machine_and_ends_with_the_command(tmp_path: Path) -> None:
+    """The command is killed. `tests/test_current_folder.py` ends it with Ctrl-C."""
     record, port = recorded(group="mini/simcse_en"), unused_port()
-    program = f"from cse_cli.mirrors.ui import serve; serve({port}, browser=False)"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    (tmp_path / "served.py").write_text(f"from cse_cli.mirrors.ui import serve\nserve({port}, browser=False)\n")
+    with Forked(["served"], tmp_path, PYTHONPATH=str(tmp_path)) as process:
         try:
-            assert process.stdout is not None
             url, _, page = process.stdout.readline().strip().partition("/#/")
             assert url == f"http://127.0.0.1:{port}"
             assert page.startswith(f"experiments/{there(record.run_id).info.experiment_id}/runs?")
@@ -127,10 +127,9 @@ def test_the_ui_is_for_this_machine_and_ends_with_the_command(number: int) -> No
             address = f"127.0.0.1:{port}"
             assert [status(address, host) for host in (address, "localhost:8000", "localhost")] == [200] * 3
             assert [status(address, host) for host in ("example.org", "10.example.org", "10.0.0.1:80")] == [403] * 3
-            process.send_signal(number)
-            assert process.wait(timeout=30) == (0 if number == signal.SIGINT else -number)
         finally:
             process.kill()
+        assert process.wait(timeout=30) == -signal.SIGKILL
     assert len(servers) == 2
     assert psutil.wait_procs(servers, timeout=40)[1] == []
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +19,8 @@ from cse_cli.mirrors.ui import sync
 from tests.cse_cli.mirrors.test_mlflow import full
 from tests.support import databases
 from tests.support.errors import refuses
+from tests.support.forked import Forked
+from tests.support.programs import ended
 from tests.support.records import recorded
 from tests.support.trackers import all_there, client, points, there
 from tests.support.versions import needs
@@ -206,7 +206,6 @@ def test_a_locked_database_gets_the_run_later(
 
 PROGRAM = """
 from cse_cli.mirrors.mirror import Follower
-from tests.support.errors import refuses
 from tests.support.records import recorded
 record = recorded(end=None, group="one for all")
 follower = Follower(record.run_id)
@@ -218,12 +217,10 @@ follower.close()
 
 
 @pytest.mark.process
-def test_two_processes_may_use_a_new_store_at_once(home: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in started:
-        assert process.communicate(timeout=200) == ("", "")
-        assert process.returncode == 0
+def test_two_processes_may_use_a_new_store_at_once(tmp_path: Path) -> None:
+    (tmp_path / "sent.py").write_text(PROGRAM)
+    for process in [Forked(["sent"], tmp_path, PYTHONPATH=str(tmp_path)) for _ in range(2)]:
+        assert ended(process) == (0, "", "")
     found = all_there()
     assert [run[2] for run in found] == ["FINISHED"] * 2
     assert all(len(points(run[0], "loss")) == 100 for run in found)

@@ -27,7 +27,7 @@ from tests.support.shrunken import recipe, small
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
 STEPS = 30
-TRIALS = int(os.environ.get("CSE_SEARCH_TRIALS", "8"))
+TRIALS = int(os.environ.get("CSE_SEARCH_TRIALS", "6"))
 SEED = int(os.environ.get("CSE_CHAOS_SEED", "7"))
 
 

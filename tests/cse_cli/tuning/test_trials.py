@@ -180,6 +180,7 @@ def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forked_children")
 def test_two_workers_share_the_trials(asked):
     notes = Notes()
     outcome = search(asked, notes, request=RunRequest(device="cpu", workers=2), trials=4)

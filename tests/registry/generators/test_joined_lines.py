@@ -42,3 +42,12 @@ def test_without_its_lines_it_is_missing(toy):
     toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n')
     with pytest.raises(MissingError, match="'joined' is made from others"):
         catalog.locate("joined", "train")
+
+
+def test_a_fingerprint_follows_the_lines(toy):
+    toy("joined", JOINED)
+    data, found = toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n'), set()
+    for word in ("one", "other"):
+        (data / "lines.txt").write_text("".join(f"{word} {number}\n" for number in range(20)))
+        found.add(catalog.fingerprint("joined", "train"))
+    assert len(found) == 2
