@@ -182,8 +182,12 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     _Rules(wiring, problems).check()
     check_data(wiring, _written_keys(tables), problems)
     problems.raise_if_any()
-    views = {name: _complete_views(wiring, name) for name in recipe.losses}
-    losses = {name: loss.model_copy(update={"views": views[name]}) for name, loss in recipe.losses.items()}
+    losses = {}
+    for name, loss in recipe.losses.items():  # with their default views
+        of_inputs = [(i, loss.views_of(i.name)) for i in _view_inputs(LOSSES[loss.name])]
+        known = [(i, views) for i, views in of_inputs if recipe.views.keys() >= {*views}]
+        complete = {i.name: views if i.several else views[0] for i, views in known}
+        losses[name] = loss.model_copy(update={"views": complete})
     recipe = recipe.model_copy(update={"losses": losses})
     _check_tune_paths(recipe, problems)
     problems.raise_if_any()
@@ -247,17 +251,6 @@ def _check_tune_paths(recipe: Recipe, problems: Problems) -> None:
         if tuned.log and tuned.low is not None and tuned.low <= 0:
             message = f"should be greater than 0 on a logarithmic scale, not {tuned.low:g}"
             problems.add("recipe.invalid_value", ("tune", name, "low"), message)
-
-
-def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:
-    """Return input → view of a loss, including the defaults."""
-    loss = recipe.losses[name]
-    complete: dict[str, str | tuple[str, ...]] = {}
-    for i in _view_inputs(LOSSES[loss.name]):
-        views = loss.views_of(i.name)
-        if recipe.views.keys() >= set(views):
-            complete[i.name] = views if i.several else views[0]
-    return complete
 
 
 def _view_inputs(entry: Entry[Any]) -> list[Input]:
