@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Self
 
 from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
@@ -244,11 +244,6 @@ class Screen:
 
 UNBOUND = 10_000
 """Width if the output is not a terminal, so that lines do not wrap."""
-
-
-def file_console(file: io.TextIOBase) -> Console:
-    """Return a console that writes lines to a file, without wrapping and colors."""
-    return Console(file=cast("IO[str]", file), force_terminal=False, no_color=True, width=UNBOUND, highlight=False)
 
 
 @contextmanager

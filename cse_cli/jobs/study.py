@@ -169,38 +169,28 @@ def _plan(name: str, study: Study, made: Sequence[Cell], seeds: Sequence[int], r
         made = [reduced(cell, request.overrides) for cell in made]
     different: dict[str, Cell] = {}
     for cell in made:
-        _check_names(different.setdefault(cell.hash, cell), cell)
-    recorded = all_runs()
-    runs = _runs(study, list(different.values()), seeds, request)
-    done = finished([run.task for run in runs], recorded)
-    before = {run.key: done[run.task] for run in runs if run.task in done}
-    changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
-    return StudyPlan(name, study, tuple(made), tuple(seeds), runs, before, changed)
-
-
-def _check_names(one: Cell, other: Cell) -> None:
-    """Refuse two cells that differ only in model directories with the same name, because they have the same hash."""
-    if one is other:
-        return
-    ignored = dict.fromkeys([*PROSE, "train", "data"])
-    first, second = ({**cell.load(0).recipe.resolved(), **ignored} for cell in (one, other))
-    if changed := list(differences(first, second)):
-        raise CseError(
-            f"cells '{one.label}' and '{other.label}' differ only in directories with the same name: {changed[0]}",
-            "rename one of the directories",
-            code="jobs.ambiguous_cells",
-        )
-
-
-def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request: RunRequest) -> tuple[StudyRun, ...]:
-    """Return the runs in the order of seeds, with the plan of the seeds of each cell."""
-    known = {cell.hash: identify_known(cell.load(seeds[0]).recipe) for cell in different}
-    pairs = [(cell, seed) for seed in seeds for cell in different]
+        if (one := different.setdefault(cell.hash, cell)) is cell:
+            continue
+        ignored = dict.fromkeys([*PROSE, "train", "data"])
+        first, second = ({**each.load(0).recipe.resolved(), **ignored} for each in (one, cell))
+        if differing := list(differences(first, second)):  # models in directories with the same name have one hash
+            raise CseError(
+                f"cells '{one.label}' and '{cell.label}' differ only in directories with the same name: {differing[0]}",
+                "rename one of the directories",
+                code="jobs.ambiguous_cells",
+            )
+    known = {digest: identify_known(cell.load(seeds[0]).recipe) for digest, cell in different.items()}
+    pairs = [(cell, seed) for seed in seeds for cell in different.values()]
     group, tasks = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name, list[Task]()
     for cell, seed in pairs:
         job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
         tasks.append(Task(request.labeled(job, several=True), known[cell.hash]))
-    return tuple(StudyRun(*pair, task) for pair, task in zip(pairs, planned(tasks), strict=True))
+    runs = tuple(StudyRun(*pair, task) for pair, task in zip(pairs, planned(tasks), strict=True))
+    recorded = all_runs()
+    done = finished([run.task for run in runs], recorded)
+    before = {run.key: done[run.task] for run in runs if run.task in done}
+    changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
+    return StudyPlan(name, study, tuple(made), tuple(seeds), runs, before, changed)
 
 
 def plan_lines(plan: StudyPlan, cells: str = "cell") -> list[str]:
@@ -289,8 +279,8 @@ def _print_failures(err: Console, outcome: StudyOutcome, what: str) -> None:
 
 def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
     """Write one JSON document with every cell and where its runs run."""
-    tables = (_plan_tables(plan, plan.before) for plan in plans)
-    write_json({"studies": [{**table, "place": place} for table, place in zip(tables, places, strict=True)]})
+    every = zip(plans, places, strict=True)
+    write_json({"studies": [{**_plan_tables(plan, plan.before), "place": place} for plan, place in every]})
 
 
 def write_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
@@ -336,6 +326,14 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
         }
         for cell in plan.cells
     ]
+    trials = None
+    if (tuning := plan.tuning) is not None:
+        trials = {
+            "seeds": list(tuning.plan.seeds),
+            "runs": len(tuning.plan.runs),
+            "finished_before": len(tuning.plan.before),
+            "choices": [{**asdict(one), "settings": list(map(str, one.settings))} for one in tuning.choices()],
+        }
     return {
         "study": plan.study.name,
         "title": plan.study.title,
@@ -348,16 +346,7 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
             for (hash_, seed), differences in plan.changed.items()
         ],
         "cells": cells,
-        "trials": None if plan.tuning is None else _trials_table(plan.tuning),
-    }
-
-
-def _trials_table(tuning: TuningPlan) -> dict[str, Any]:
-    return {
-        "seeds": list(tuning.plan.seeds),
-        "runs": len(tuning.plan.runs),
-        "finished_before": len(tuning.plan.before),
-        "choices": [{**asdict(choice), "settings": list(map(str, choice.settings))} for choice in tuning.choices()],
+        "trials": trials,
     }
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from registry.machinery import plugins
 
 KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "optimizers", "queues", "schedules")
-DIRECTORIES = ("datasets", "recipes")
-"""Kinds whose plug-ins are directories of TOML files."""
 _REGISTRY = Path(__file__).resolve().parents[2] / "registry"
 _REGISTERED = re.compile(r'@[A-Z]+\.register\("([^"]+)"\)\s+class [^\n]+\n\s+"""([^\n]*)')
 

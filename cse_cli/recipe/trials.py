@@ -61,14 +61,12 @@ def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequen
         for tried in [study.tried(row)]
         for combination in (tuple(map(Override.of, tried, values)) for values in itertools.product(*tried.values()))
     ]
-    rows = [
-        PlacedRow(
-            _changed(row, settings, f"{row.row} · {settings_text(settings)}"),
-            keys,
-            _places(study, keys, row),
-        )
-        for keys, row, settings in combined
-    ]
+    shared = {path: (STUDY, "tune", path) for path in study.tune}
+    rows = []
+    for keys, row, settings in combined:
+        places: dict[str, Keys] = {**shared, **{path: (*keys, "tune", path) for path in row.tune}}
+        tried = _changed(row, settings, f"{row.row} · {settings_text(settings)}")
+        rows.append(PlacedRow(tried, keys, {f"--set {path}": place for path, place in places.items()}))
     made = cells_of_rows(study, rows, overrides, unset, omitted=_not_selecting)
     return [Trial(row.row, settings, cell) for (_, row, settings), cell in zip(combined, made, strict=True)]
 
@@ -82,13 +80,6 @@ def _changed(row: Row, settings: Sequence[Override], name: str) -> Row:
     replaced = {setting.path for setting in settings}
     kept = tuple(override for override in row.set if override.path not in replaced)
     return row.model_copy(update={"row": name, "set": (*kept, *settings)})
-
-
-def _places(study: Study, keys: Keys, row: Row) -> dict[str, Keys]:
-    """Return the label of each tried setting in messages of its recipe → its place in the study."""
-    own = {path: (*keys, "tune", path) for path in row.tune}
-    shared = {path: (STUDY, "tune", path) for path in study.tune}
-    return {f"--set {path}": keys for path, keys in {**shared, **own}.items()}
 
 
 def _not_selecting(recipe: Recipe) -> list[str]:

@@ -47,7 +47,16 @@ def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[
     """Return the finished runs of these names (with child runs) or studies, or all, and the number of skipped runs."""
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
-    found += [run for study in studies for run in _of_study(study, known) if run not in found]
+    for study in studies:
+        of_study = [run for run in known if run.about.study == study or run.about.study.startswith(f"{study}/")]
+        if not of_study:
+            started = {run.about.study.rsplit("/", 2)[0] for run in known} - {""}
+            raise UnknownNameError(
+                f"--study: no run of a study '{study}' in {runs()}.{suggestion(study, started)}",
+                "list all runs: cse runs ls",
+                code="runs.unknown_study",
+            )
+        found += [run for run in of_study if run not in found]
     if not names and not studies:
         found = known
     finished = [run for run in found if run.end == "finished" and run.unreadable is None]
@@ -58,18 +67,6 @@ def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[
             code="runs.nothing_to_export",
         )
     return finished, len(found) - len(finished)
-
-
-def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
-    found = [run for run in known if run.about.study == study or run.about.study.startswith(f"{study}/")]
-    if not found:
-        studies = {run.about.study.rsplit("/", 2)[0] for run in known} - {""}
-        raise UnknownNameError(
-            f"--study: no run of a study '{study}' in {runs()}.{suggestion(study, studies)}",
-            "list all runs: cse runs ls",
-            code="runs.unknown_study",
-        )
-    return found
 
 
 def export_runs(found: Sequence[RecordedRun], file: Path, *, small: bool = False) -> int:

@@ -178,7 +178,13 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         encoders[name] = ENCODERS[part.name].build(part.params, encoders)
         heads = {key: HEADS[head.name].build(head.params, encoders) for key, head in part.heads.items()}
         encoders[name].attach(heads)
-        _check_length(name, encoders[name], wiring)
+        limit, length = encoders[name].max_length, recipe.data.max_length
+        if limit is not None and length > limit and recipe.train.steps != 0:
+            raise CseError(
+                f"data.max_length = {length}, but encoder '{name}' supports at most {limit} tokens",
+                f"use --set data.max_length={limit}, or another model",
+                code="training.too_long_for_encoder",
+            )
     views = {name: _view(name, view, encoders) for name, view in recipe.views.items()}
     queue = None
     if recipe.queue is not None:
@@ -213,12 +219,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     for evaluator in evaluators.values():
         limits = evaluator.limit, recipe.evaluate.limit
         evaluator.limit = min((limit for limit in limits if limit is not None), default=None)
-    return Experiment(
-        recipe=wiring,
-        method=method,
-        specs=specs,
-        evaluators=evaluators,
-    )
+    return Experiment(wiring, method, specs, evaluators)
 
 
 def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
@@ -231,16 +232,6 @@ def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
         column = losses[name].column if any(i.kind == "labels" for i in entry.inputs) else None
         terms[label] = Term(entry, outer.weight, inner.views, inner.queue, outer.weight_schedule, column)
     return terms
-
-
-def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:
-    limit, length = encoder.max_length, recipe.data.max_length
-    if limit is not None and length > limit and recipe.train.steps != 0:
-        raise CseError(
-            f"data.max_length = {length}, but encoder '{name}' supports at most {limit} tokens",
-            f"use --set data.max_length={limit}, or another model",
-            code="training.too_long_for_encoder",
-        )
 
 
 def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:

@@ -112,14 +112,12 @@ class TuneScreen(RunScreen):
         mark = "  [green]best[/green]" if best and not trial.own else ""
         left = (self._budget - done) * fmean(self._took) / self._at_once
         about = f"[dim]  {duration(left)} left[/dim]" if left > 0 else ""
-        place, score = f"{done}/{self._budget}", self._score(trial)
-        self.write(f"{place:>7}  trial {trial.number:<3} {escape(what)}  {score}  {seconds:,.0f} s{mark}{about}")
-
-    def _score(self, trial: Trial) -> str:
+        number = "" if trial.score is None else f"{trial.score:.2f}"
+        score = f"[dim]pruned at {number}[/dim]" if trial.state == "pruned" else f"{escape(self._metric)} {number}"
         if trial.state == "failed":
-            return f"[red]failed:[/red] {escape(trial.reason or '')}"
-        score = "" if trial.score is None else f"{trial.score:.2f}"
-        return f"[dim]pruned at {score}[/dim]" if trial.state == "pruned" else f"{escape(self._metric)} {score}"
+            score = f"[red]failed:[/red] {escape(trial.reason or '')}"
+        place = f"{done}/{self._budget}"
+        self.write(f"{place:>7}  trial {trial.number:<3} {escape(what)}  {score}  {seconds:,.0f} s{mark}{about}")
 
     def trial_invalid(self, trial: Trial) -> None:
         """Print which parts are not compatible."""
