@@ -41,7 +41,7 @@ def block_by_hand(block, states, weights):
     return states
 
 
-@pytest.mark.parametrize(("way", "hidden_read"), zip(["padded", *WAYS], [True, False] * 3, strict=False))
+@pytest.mark.parametrize(("way", "hidden_read"), [*zip(["padded", *WAYS], [True, False] * 3, strict=False)])
 def test_equals_the_blocks_by_hand(tmp_path, monkeypatch, way, hidden_read):
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder, sentences(7))

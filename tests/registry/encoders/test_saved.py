@@ -36,7 +36,7 @@ def vectors(encoder, length=12):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "form"), zip([tiny_bert, tiny_bert, tiny_roberta, tiny_albert, tiny_bert], FORMS, strict=True)
+    ("make", "form"), [*zip([tiny_bert, tiny_bert, tiny_roberta, tiny_albert, tiny_bert], FORMS, strict=True)]
 )
 def test_our_own_export_comes_back_exactly(tmp_path, make, form):
     encoder, folder = exported(tmp_path, make, form)
