@@ -80,16 +80,14 @@ def difference(before: Values, after: Sequence[Values]) -> Difference:
 def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
     """Return a word and a sentence: whether the chosen candidate finds documents better than the unchanged model.
 
-    It is "better" only if the whole interval of `keywords` is above 0, that of `passages` is not below 0, and the model
-    lost no more than `MARGIN` points on `stsb_open`.
+    It is "better" only if the whole interval of `search` is above 0, and the model lost no more than `MARGIN` points on
+    `stsb_open`.
     """
-    purpose, passages, kept = found["keywords"], found["passages"], found["kept"]
-    size = f"{signed(purpose.value)} ({signed(purpose.low)} to {signed(purpose.high)})"
-    if purpose.low <= 0:
-        word = "worse" if purpose.high < 0 else "undecided"
+    search, kept = found["search"], found["kept"]
+    size = f"{signed(search.value)} ({signed(search.low)} to {signed(search.high)})"
+    if search.low <= 0:
+        word = "worse" if search.high < 0 else "undecided"
         return word, f"No gain is shown over the unchanged model: the best candidate ({chosen}) differs by {size}."
-    if passages.high < 0:
-        return "undecided", f"Not clear: {chosen} finds documents better by keywords, {size}, but worse by passages."
     if kept.value < -MARGIN:
         lost = f"{-kept.value:.1f} points on stsb_open"
         return "forgets", f"The model ({chosen}) finds your documents better, {size}, but loses {lost}."

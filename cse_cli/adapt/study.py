@@ -40,8 +40,8 @@ LABELED = 300
 def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, dict[str, Any]]:
     """Write the pairs that train, choose and judge, and return the evaluators of the verdict by name.
 
-    Queries are passages in training, and in dev and test the rarest words of passages: few words, as people type them.
-    Titles and labels of the corpus, and a table of the user, judge, too.
+    A query is a passage, which must find the rest of its document. In dev and test, the rarest words of a passage are
+    another query: few words, as people type them. Titles and labels of the corpus, and a table of the user, judge too.
 
     Raises:
         CseError: If the user's table has other columns, or no header.
@@ -50,10 +50,10 @@ def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, 
     rng = random.Random(0)
     common = Counter(word for one in corpus.train for word in set(words(one.text)))
 
-    def keywords(passage: str) -> str:
+    def queries(passage: str) -> list[str]:
         found = dict.fromkeys(words(passage))
         rarest = sorted(found, key=lambda word: common[word])[:KEYWORDS]
-        return " ".join(word for word in found if word in rarest) or passage
+        return [passage, " ".join(word for word in found if word in rarest) or passage]
 
     def write(name: str, rows: Iterable[Sequence[str]], *first: str) -> dict[str, Any]:
         lines = ["\t".join(row) for row in ((*first, "query", "positive"), *rows)]  # cells have no tabs
@@ -66,13 +66,12 @@ def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, 
 
     train, dev, test = ([(one, *one.passages(rng)) for one in part] for part in (corpus.train, corpus.dev, corpus.test))
     write("train", [(one.text, rng.choice(passages), rest) for one, passages, rest in train], "text")
-    write("dev", [(keywords(passage), rest) for _, passages, rest in dev for passage in passages])
-    pairs = [(passage, rest) for _, passages, rest in test for passage in passages]
-    judges = {
-        "keywords": write("keywords", [(keywords(passage), rest) for passage, rest in pairs]),
-        "passages": write("passages", pairs),
-        "kept": {"name": "sts", "dataset": "stsb_open"},
-    }
+    dev_pairs, pairs = (
+        [(query, rest) for _, passages, rest in part for passage in passages for query in queries(passage)]
+        for part in (dev, test)
+    )
+    write("dev", dev_pairs)
+    judges = {"search": write("search", pairs), "kept": {"name": "sts", "dataset": "stsb_open"}}
     titled = [(one.title, rest) for one, _, rest in test if one.title]
     if 2 * len(titled) > len(test):
         judges["titles"] = write("titles", titled)
@@ -151,7 +150,7 @@ def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, A
     study = {
         "title": "Verdict on test documents",
         "seeds": SEEDS,
-        "score": "keywords.mrr",
+        "score": "search.mrr",
         "set": settings,
         "unset": ["evaluators.kept_dev"],
         "rows": [row for row in rows if row["row"] in (UNCHANGED, chosen)],
