@@ -71,7 +71,7 @@ def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, list[float], 
             for drawn in ("rand", "randint_like"):
                 patch.setattr(torch, drawn, getattr(torch, drawn))
             patch.setattr(loop, "LOG_EVERY", 1)
-            resolved = vars(running)["resolve"]
+            resolved = vars(build)["resolve"]
 
             def still(*arguments: Any, resolved: Callable[..., Any] = resolved) -> Any:
                 made = resolved(*arguments)
@@ -149,7 +149,7 @@ def said(asked: Asked) -> tuple[str, str]:
 
 def with_other_weights(asked: Asked) -> tuple[str, str]:
     with pytest.MonkeyPatch.context() as patch:
-        resolved = vars(running)["resolve"]
+        resolved = vars(build)["resolve"]
 
         def changed(*arguments: Any) -> Any:
             made = resolved(*arguments)
