@@ -20,7 +20,6 @@ from cse_cli.adapt.study import (
     TRAINED,
     UNCHANGED,
     VERDICT,
-    WHITENED,
     write_race,
     write_tables,
     write_verdict,
@@ -29,6 +28,7 @@ from cse_cli.adapt.view import draw, print_answer
 from cse_cli.core.console import Screen, write_json
 from cse_cli.core.formatting import duration
 from cse_cli.core.plotting import save_figures
+from cse_cli.core.results import Result
 from cse_cli.jobs.launch import run_study
 from cse_cli.jobs.plan import measure
 from cse_cli.jobs.request import RunRequest
@@ -41,6 +41,7 @@ from registry.resources import catalog
 from registry.resources.models import load_tokenizer
 
 ASKED = "adapt.json"
+TRAININGS = len(RATES) + len(SEEDS)
 FEWEST, MOST = 10, 300
 """Steps of each training. With fewer, nothing changes. 300 steps read 5,000 documents four times."""
 PLANNED = 0.8
@@ -93,8 +94,18 @@ def adapt(
     with Screen(quiet=request.quiet) as screen:
         for line in (*divided.notes, *_unknown_tokens(divided, model)):
             screen.warned(line)
-        judges = _prepare(folder, asked, divided, judge, request, screen)
+        judges, planned = _prepare(folder, asked, divided, judge)
     race = run_study(plan_study(str(folder / RACE), request), request)
+    if not planned and (unchanged := race.results[race.plan.cells[0].hash]):
+        with Screen(quiet=request.quiet) as screen:
+            screen.preparing(f"measuring steps of {model}")
+            steps, seconds = _affordable(folder, asked, judges, unchanged[0], 60 * minutes, began, request.device)
+            training = f"{TRAININGS} trainings of {steps} steps" if steps else "no time to train, only to whiten"
+            screen.write(
+                f"{len(divided.train):,} documents train, {len(divided.dev)} choose, {len(divided.test)} judge · "
+                f"{training} · about {duration(seconds)} more"
+            )
+        race = run_study(plan_study(str(folder / RACE), request), request)
     runs = {cell.row: done for cell in race.plan.cells if (done := race.results[cell.hash])}
     for error in race.failures.values():
         if UNCHANGED not in runs:
@@ -144,16 +155,11 @@ def _unknown_tokens(corpus: Corpus, model: str) -> list[str]:
 
 
 def _prepare(
-    folder: Path,
-    asked: Mapping[str, Any],
-    corpus: Corpus,
-    judge: Path | None,
-    request: RunRequest,
-    screen: Screen,
-) -> dict[str, dict[str, Any]]:
-    """Write the race, with the number of steps for the time, unless an earlier command has. Return the judges."""
+    folder: Path, asked: Mapping[str, Any], corpus: Corpus, judge: Path | None
+) -> tuple[dict[str, dict[str, Any]], bool]:
+    """Write tables and the race without training. Return the judges, and whether an earlier command has planned."""
     before = json.loads(file.read_text(encoding="utf-8")) if (file := folder / ASKED).is_file() else asked
-    if changed := [key for key in {**before, **asked} if before.get(key) != asked.get(key)]:
+    if changed := [key for key in {**before, **asked} if key != "steps" and before.get(key) != asked.get(key)]:
         raise CseError(
             f"{folder} has the result for another {' and '.join(changed)}",
             "choose another directory with --out, or delete this one",
@@ -161,23 +167,32 @@ def _prepare(
         )
     folder.mkdir(parents=True, exist_ok=True)
     judges = write_tables(folder, corpus, judge)
-    if file.is_file():
-        return judges
-    model, pooling = asked["model"], asked.get("pooling")
-    screen.preparing(f"measuring {model}")
-    write_race(folder, model, pooling, FEWEST)
+    if "steps" not in before:
+        file.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+        write_race(folder, asked["model"], asked.get("pooling"), 0)
+    return judges, "steps" in before
+
+
+def _affordable(
+    folder: Path,
+    asked: Mapping[str, Any],
+    judges: Mapping[str, Mapping[str, Any]],
+    unchanged: Result,
+    budget: float,
+    began: float,
+    device: str,
+) -> tuple[int, float]:
+    """Write the race with the number of steps that the time allows. Return it, and the seconds that are left to do.
+
+    An evaluation takes as long as the run of the unchanged model took, times the ratio of measured evaluations.
+    """
+    write_race(folder, asked["model"], asked.get("pooling"), FEWEST)
     write_verdict(folder, TRAINED[0], judges)
-    recipe = cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe
-    measured = measure(recipe, SEEDS[0], request.device)
-    trainings = len(RATES) + len(SEEDS)
-    scoring = (1 + len(WHITENED) + trainings) * measured.dev + (1 + len(SEEDS)) * measured.evaluation
-    steps = min(MOST, int((PLANNED * 60 * asked["minutes"] - scoring) / trainings / measured.step))
-    steps = steps if steps >= FEWEST else 0
-    write_race(folder, model, pooling, steps)
-    file.write_text(json.dumps(asked) + "\n", encoding="utf-8")
-    training = f"{trainings} trainings of {steps} steps" if steps else "no time to train, only to whiten"
-    screen.write(
-        f"{len(corpus.train):,} documents train, {len(corpus.dev)} choose, {len(corpus.test)} judge · {training} · "
-        f"about {duration(scoring + trainings * steps * measured.step)}"
-    )
-    return judges
+    measured = measure(cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe, SEEDS[0], device)
+    dev = (unchanged.finished - unchanged.started).total_seconds()
+    scoring = len(RATES) * dev + (1 + len(SEEDS)) * dev * measured.evaluation / measured.dev
+    steps = int((PLANNED * budget - (time.monotonic() - began) - scoring) / TRAININGS / measured.step)
+    steps = min(MOST, steps) if steps >= FEWEST else 0
+    write_race(folder, asked["model"], asked.get("pooling"), steps)
+    (folder / ASKED).write_text(json.dumps({**asked, "steps": steps}) + "\n", encoding="utf-8")
+    return steps, scoring + TRAININGS * steps * measured.step
