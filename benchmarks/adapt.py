@@ -105,7 +105,7 @@ def run(folder: Path, name: str, model: str, minutes: float, pooling: Sequence[s
         scores[cell.row] = evaluator(lambda texts, _side=None, encode=encode: torch.tensor(encode(list(texts))))["mrr"]
     best, hidden = max(scores, key=lambda row: scores[row]), found["differences"].get("judge")
     gain = "" if hidden is None else "{value:+.1f} ({low:+.1f} to {high:+.1f})".format(**hidden)
-    shown = found["differences"].get("search")
+    shown = found["differences"].get("queries")
     purpose = "" if shown is None else "{value:+.1f} ({low:+.1f} to {high:+.1f})".format(**shown)
     titled = [f"{scores[UNCHANGED]:.1f}", f"{scores[found['chosen']]:.1f}", f"{scores[best]:.1f} ({best})"]
     cells = (name, found["verdict"], found["chosen"], purpose, gain, *titled, f"{found['seconds'] / 60:.1f}")
@@ -133,7 +133,7 @@ def main() -> None:
             write(given.folder, name, [titled for section, titled in every if section in sections])
         write(given.folder, "docstrings", list(docstrings()))
         return
-    heading = ("corpus", "verdict", "chosen", "search", "hidden titles, 3 seeds", "titles: unchanged", "chosen",
+    heading = ("corpus", "verdict", "chosen", "queries", "hidden titles, 3 seeds", "titles: unchanged", "chosen",
                "best in hindsight", "minutes")  # fmt: skip
     sys.stdout.write(f"| {' | '.join(heading)} |\n| --- | --- | --- | {' | '.join(['---:'] * 6)} |\n")
     pooling = [] if given.pooling is None else ["--pooling", given.pooling]

@@ -80,13 +80,13 @@ def difference(before: Values, after: Sequence[Values]) -> Difference:
 def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
     """Return a word and a sentence: whether the chosen candidate finds documents better than the unchanged model.
 
-    It is "better" only if the whole interval of `search` is above 0, and the model lost no more than `MARGIN` points on
+    It is "better" only if the whole interval of `queries` is above 0, and the model lost no more than `MARGIN` points on
     `stsb_open`.
     """
-    search, kept = found["search"], found["kept"]
-    size = f"{signed(search.value)} ({signed(search.low)} to {signed(search.high)})"
-    if search.low <= 0:
-        word = "worse" if search.high < 0 else "undecided"
+    queries, kept = found["queries"], found["kept"]
+    size = f"{signed(queries.value)} ({signed(queries.low)} to {signed(queries.high)})"
+    if queries.low <= 0:
+        word = "worse" if queries.high < 0 else "undecided"
         return word, f"No gain is shown over the unchanged model: the best candidate ({chosen}) differs by {size}."
     if kept.value < -MARGIN:
         lost = f"{-kept.value:.1f} points on stsb_open"

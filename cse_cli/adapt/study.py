@@ -71,7 +71,7 @@ def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, 
         for part in (dev, test)
     )
     write("dev", dev_pairs)
-    judges = {"search": write("search", pairs), "kept": {"name": "sts", "dataset": "stsb_open"}}
+    judges = {"queries": write("queries", pairs), "kept": {"name": "sts", "dataset": "stsb_open"}}
     titled = [(one.title, rest) for one, _, rest in test if one.title]
     if 2 * len(titled) > len(test):
         judges["titles"] = write("titles", titled)
@@ -150,7 +150,7 @@ def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, A
     study = {
         "title": "Verdict on test documents",
         "seeds": SEEDS,
-        "score": "search.mrr",
+        "score": "queries.mrr",
         "set": settings,
         "unset": ["evaluators.kept_dev"],
         "rows": [row for row in rows if row["row"] in (UNCHANGED, chosen)],

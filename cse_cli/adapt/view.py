@@ -13,7 +13,7 @@ from cse_cli.core.plotting import BLUE, GUIDE, PAGE, Heading, label_axes, new_fi
 from cse_cli.core.tables import as_rich, plain_table
 
 MEASURES = {
-    "search": "words of a document find it",
+    "queries": "words of a document find it",
     "titles": "a title finds its document",
     "labels": "texts with the same label find each other",
     "judge": "--judge",
@@ -54,7 +54,7 @@ def print_answer(
         for name, what in MEASURES.items() if (one := found.get(name))
     ]  # fmt: skip
     with stdout_console() as out:
-        out.print(as_rich(plain_table(("dev documents", "search", "stsb_open"), race, align="lrr")))
+        out.print(as_rich(plain_table(("dev documents", "queries", "stsb_open"), race, align="lrr")))
         if judged:
             headings = ("test documents", "BM25", "unchanged", "difference", "95 % interval")
             out.print()

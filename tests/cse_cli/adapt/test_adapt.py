@@ -50,8 +50,8 @@ def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monk
     assert set(found["dev"]) == {UNCHANGED, *WHITENED, *TRAINED}
     kept = {row: of["dev"]["value"] for row, of in found["dev"].items() if of["kept_dev"]["low"] >= -1}
     assert found["chosen"] == max(kept, key=kept.get) != UNCHANGED
-    assert set(found["differences"]) == {"dev", "search", "kept", "titles", "labels", "judge"}
-    assert set(found["word_overlap"]) == {"dev", "search", "titles", "labels", "judge"}
+    assert set(found["differences"]) == {"dev", "queries", "kept", "titles", "labels", "judge"}
+    assert set(found["word_overlap"]) == {"dev", "queries", "titles", "labels", "judge"}
     assert (out / "model").is_dir() == (found["verdict"] == "better")
     assert (out / "verdict.png").is_file()
     assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
@@ -93,8 +93,8 @@ def test_queries_are_passages_and_their_rarest_words(tmp_path):
     common, rare = "the of and in to is ", "Ants; bees cats. dogs"
     found = Document(f"{common}{rare} " * 4)
     judges = write_tables(tmp_path, Corpus([Document(common * 5)], [], [found], []), None)
-    assert set(judges) == {"search", "kept"}
-    rows = [line.split("\t") for line in (tmp_path / "search.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    assert set(judges) == {"queries", "kept"}
+    rows = [line.split("\t") for line in (tmp_path / "queries.tsv").read_text(encoding="utf-8").splitlines()[1:]]
     assert len(rows) == 4
     assert len({rest for _, rest in rows}) == 1
     for (passage, _), (query, _) in zip(rows[::2], rows[1::2], strict=True):

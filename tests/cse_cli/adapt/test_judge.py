@@ -64,7 +64,7 @@ SURE, UNSURE, LOSS = Difference(50, 2, 1, 3), Difference(50, 1, -1, 3), Differen
 
 
 @pytest.mark.parametrize(
-    ("search", "kept", "word"),
+    ("queries", "kept", "word"),
     [
         (SURE, UNSURE, "better"),
         (SURE, LOSS, "forgets"),
@@ -72,5 +72,5 @@ SURE, UNSURE, LOSS = Difference(50, 2, 1, 3), Difference(50, 1, -1, 3), Differen
         (LOSS, SURE, "worse"),
     ],
 )
-def test_the_word_of_the_verdict(search, kept, word):
-    assert verdict({"search": search, "kept": kept}, "whitened")[0] == word
+def test_the_word_of_the_verdict(queries, kept, word):
+    assert verdict({"queries": queries, "kept": kept}, "whitened")[0] == word
