@@ -80,8 +80,8 @@ def difference(before: Values, after: Sequence[Values]) -> Difference:
 def verdict(found: Mapping[str, Difference], chosen: str) -> tuple[str, str]:
     """Return a word and a sentence: whether the chosen candidate finds documents better than the unchanged model.
 
-    It is "better" only if the whole interval of `queries` is above 0, and the model lost no more than `MARGIN` points on
-    `stsb_open`.
+    It is "better" only if the whole interval of `queries` is above 0, and the model lost no more than `MARGIN` points
+    on `stsb_open`.
     """
     queries, kept = found["queries"], found["kept"]
     size = f"{signed(queries.value)} ({signed(queries.low)} to {signed(queries.high)})"
