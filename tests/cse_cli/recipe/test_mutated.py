@@ -30,7 +30,7 @@ Place = tuple[dict[str, Any] | list[Any], Any]
 RIGHT = re.compile(
     "|".join(
         (
-            r"negative .*\.(weight|hard_weight|low|high|shift|number|frozen_layers)(\.\d+)?$",  # what it says may be negative
+            r"negative .*\.(weight|hard_weight|low|high|shift|number|frozen_layers)(\.\d+)?$",  # may be negative
             r"(negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
             r"unknown key (study\.grid|losses\.\w+\.views|tune).*",
             r"misspelled key (evaluators|losses|encoders|tune|encoders\.\w+\.heads)\.\w+$",  # names of the author's own
