@@ -26,9 +26,7 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
     "transformers": lambda run: run.versions.transformers,
     "engine": lambda run: run.versions.engine[:SHORT],
     "device": lambda run: run.device,
-    "processor": lambda run: (
-        "portable" if run.processor.endswith("portable") else run.processor if run.device.startswith("cpu") else ""
-    ),
+    "processor": lambda run: "portable" if run.is_portable else run.processor if run.device.startswith("cpu") else "",
     "precision": lambda run: run.precision,
 }
 """Name → value of what can differ between runs of one experiment, "" if it is not recorded.

@@ -181,6 +181,11 @@ class Result(BaseModel, frozen=True):
         return json.dumps(self.model_dump(mode="json", exclude=ASKED), indent=1, ensure_ascii=False, allow_nan=False)
 
     @property
+    def is_portable(self) -> bool:
+        """Whether the run computed with `train.portable`."""
+        return self.processor.endswith("portable")
+
+    @property
     def experiment(self) -> str:
         """ID of the experiment, by which runs are grouped."""
         return self.identity.experiment

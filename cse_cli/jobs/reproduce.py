@@ -60,13 +60,11 @@ def run_reproduction(what: str, request: RunRequest) -> int:
         lines = [Text(f"{target.name} · {loaded.name}", "bold"), Text(verdict_text(verdict, claim))]
         lines += [Text(f"The recipe was changed: {', '.join(loaded.changes)}.")] if loaded.changes else []
         lines += [Text(f"Doubt about the reported row: {note}") for note in target.notes]
-        for found in bits:
-            known = found["published"]
-            said = "the same bits as published" if known == found["sha256"] else f"other bits than published, {known}"
-            said = (
-                said if known else f"nothing to compare is published for this recipe, seed and torch {found['torch']}"
-            )
-            lines.append(Text(f"Weights with seed {found['seed']}: {found['sha256']}: {said}"))
+        for one in bits:
+            said = f"other bits than published, {one['published']}"
+            if one["published"] in (None, one["sha256"]):
+                said = "the same bits as published" if one["published"] else f"none published for torch {one['torch']}"
+            lines.append(Text(f"Weights with seed {one['seed']}: {one['sha256']}, {said}"))
         lines += [Text("\nDoubtful points of the method, and options that choose otherwise:")] if points else []
         with stdout_console(80) as console:
             for line in lines:
@@ -88,7 +86,7 @@ def _bits(loaded: LoadedRecipe, results: Iterable[Result]) -> Iterator[dict[str,
     unchanged = loaded.changes == ("train.portable=true",)
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8")) if unchanged else {}
     for result in results:
-        if result.processor.endswith("portable"):
+        if result.is_portable:
             torch = result.versions.torch.partition("+")[0]
             known = published.get(torch, {}).get(loaded.name, {}).get(str(result.seed))
             digest = weights_sha256(folder_of(result.run_id or "") / MODEL)

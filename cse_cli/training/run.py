@@ -79,10 +79,10 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         with suppress(OSError, ValueError):  # a run that is resumed keeps its precision, also on another device
             recorded = json.loads((about.path / ENVIRONMENT).read_text(encoding="utf-8"))
             precision = recorded.get("precision", precision)
-        if recipe.train.portable and not is_portable():
+        if recipe.train.portable and not (is_portable() and torch.backends.cpu.get_cpu_capability() == "AVX2"):
             raise CseError(
-                "train.portable needs a separate process, with settings that torch reads when it is loaded",
-                "use `cse run` without --cluster and torchrun",
+                "train.portable needs a processor with AVX2, and a separate process whose settings torch reads first",
+                "use `cse run` without --cluster and torchrun, on x86-64",
                 code="training.not_portable",
             )
         own.append(open_run(run_id, listener))
@@ -118,7 +118,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         record.started(
             0 if trainer is None else trainer.progress.step, prepared.steps, device=compute.describe(),
             precision=compute.precision, sentences=prepared.sentences,
-            hint=compute.hint if one.recipe.train.precision == "auto" else "",
+            hint=compute.hint if recipe.train.precision == "auto" and not recipe.train.portable else "",
         )  # fmt: skip
         if trainer is not None:
             with usual_collection():
