@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from cse_cli.jobs import reproduce as reproduction
 from cse_cli.runs.index import all_runs
 from registry import papers
 from registry.papers import MeasuredRow
+from registry.resources.models import weights_sha256
 from tests.support.command import cse, refused
+from tests.support.records import only_run
 from tests.support.shrunken import recipe
 
 Claimed = Callable[..., None]
@@ -59,6 +62,25 @@ def test_seeds_are_run_and_judged_and_reused(reproduce, claimed, folder):
 
     claimed(1000.0, std=20.0)
     assert "lower: dev" in reproduce("small.toml", "--seeds", "2", "--device", "cpu")[1]
+
+
+@pytest.mark.process
+def test_portable_weights_are_compared_with_published_ones(reproduce, claimed, folder, monkeypatch):
+    claimed(0.0, std=40.0)
+    published = folder / "portable.toml"
+    published.touch()
+    monkeypatch.setattr(reproduction, "PUBLISHED", published)
+    words = ["small.toml", "--seeds", "1", "--portable"]
+    code, out, err = reproduce(*words, "--json")
+    assert code == 0, err
+    (bits,) = json.loads(out)["bits"]
+    own, other = weights_sha256(only_run().about.path / "model"), "1" * 64
+    assert (bits["seed"], bits["sha256"], bits["published"]) == (0, own, None)
+    for digest, said in ((own, "the same bits as published"), (other, f"other bits than published, {other}")):
+        published.write_text(f'["{bits["torch"]}".small]\n0 = "{digest}"\n', encoding="utf-8")
+        assert said in " ".join(reproduce(*words)[1].split())
+    changed = reproduce(*words, "--set", "train.steps=2")[1]
+    assert "none published for torch" in " ".join(changed.split())
 
 
 @pytest.mark.slow
