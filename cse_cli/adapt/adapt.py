@@ -26,6 +26,7 @@ from cse_cli.adapt.study import (
 )
 from cse_cli.adapt.view import draw, print_answer
 from cse_cli.core.console import Screen, write_json
+from cse_cli.core.devices import choose, has_bf16_instructions
 from cse_cli.core.formatting import duration
 from cse_cli.core.plotting import save_figures
 from cse_cli.core.results import Result
@@ -36,6 +37,8 @@ from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 from cse_cli.runs.record import MODEL, folder_of
+from registry.encoders.export import append_normalization
+from registry.encoders.saved import open_encoder
 from registry.errors import CseError
 from registry.resources import catalog
 from registry.resources.models import load_tokenizer
@@ -62,16 +65,8 @@ def adapt(
 ) -> None:
     """Find out whether a recipe without labels helps a model on a corpus, and write the model if one does.
 
-    The output directory has two studies. The same command continues after an interruption.
-
-    Args:
-        corpus: See `read_documents`.
-        model: Directory, name in $CSE_MODELS or Hub ID.
-        pooling: Pooling of the model. Default: its own.
-        minutes: Time for everything, which sets the number of training steps.
-        out: Output directory. Default: adapt-NAME in the current directory.
-        judge: Table with labels. They neither train nor choose.
-        request: Device, parallel runs and output.
+    The output directory `out` has two studies, a race and a verdict. The time sets the number of training steps, and
+    the labels of `judge` neither train nor choose. The same command continues after an interruption.
 
     Raises:
         CseError: If the corpus has too few or too short documents, the model is not a transformer with a pooling, or
@@ -94,12 +89,16 @@ def adapt(
     with Screen(quiet=request.quiet) as screen:
         for line in (*divided.notes, *_unknown_tokens(divided, model)):
             screen.warned(line)
-        judges, planned = _prepare(folder, asked, divided, judge)
+        compute = choose(request.device)
+        half = compute.device.type == "cpu" and has_bf16_instructions()
+        precision = "bf16" if half else compute.precision
+        judges, planned = _prepare(folder, asked, divided, judge, precision)
     race = run_study(plan_study(str(folder / RACE), request), request)
     if not planned and (unchanged := race.results[race.plan.cells[0].hash]):
         with Screen(quiet=request.quiet) as screen:
             screen.preparing(f"measuring steps of {model}")
-            steps, seconds = _affordable(folder, asked, judges, unchanged[0], 60 * minutes, began, request.device)
+            left = PLANNED * 60 * minutes - (time.monotonic() - began)
+            steps, seconds = _affordable(folder, asked, judges, unchanged[0], left, precision, request.device)
             training = f"{TRAININGS} trainings of {steps} steps" if steps else "no time to train, only to whiten"
             screen.write(
                 f"{len(divided.train):,} documents train, {len(divided.dev)} choose, {len(divided.test)} judge · "
@@ -131,6 +130,8 @@ def adapt(
         save_figures(draw(found, f"{model}, {chosen}"), folder)
         if word == "better":
             shutil.copytree(folder_of(candidate[0].run_id or "") / MODEL, folder / MODEL, dirs_exist_ok=True)
+            if open_encoder(model, pooling)[0].normalizes:
+                append_normalization(folder / MODEL)
     if request.as_json:
         write_json({
             "verdict": word, "sentence": sentence, "chosen": chosen,
@@ -155,7 +156,7 @@ def _unknown_tokens(corpus: Corpus, model: str) -> list[str]:
 
 
 def _prepare(
-    folder: Path, asked: Mapping[str, Any], corpus: Corpus, judge: Path | None
+    folder: Path, asked: Mapping[str, Any], corpus: Corpus, judge: Path | None, precision: str
 ) -> tuple[dict[str, dict[str, Any]], bool]:
     """Write tables and the race without training. Return the judges, and whether an earlier command has planned."""
     before = json.loads(file.read_text(encoding="utf-8")) if (file := folder / ASKED).is_file() else asked
@@ -169,7 +170,7 @@ def _prepare(
     judges = write_tables(folder, corpus, judge)
     if "steps" not in before:
         file.write_text(json.dumps(asked) + "\n", encoding="utf-8")
-        write_race(folder, asked["model"], asked.get("pooling"), 0)
+        write_race(folder, asked, precision, 0)
     return judges, "steps" in before
 
 
@@ -178,21 +179,21 @@ def _affordable(
     asked: Mapping[str, Any],
     judges: Mapping[str, Mapping[str, Any]],
     unchanged: Result,
-    budget: float,
-    began: float,
+    left: float,
+    precision: str,
     device: str,
 ) -> tuple[int, float]:
     """Write the race with the number of steps that the time allows. Return it, and the seconds that are left to do.
 
     Measured evaluations are too long for documents with several queries: the run of the unchanged model corrects them.
     """
-    write_race(folder, asked["model"], asked.get("pooling"), FEWEST)
+    write_race(folder, asked, precision, FEWEST)
     write_verdict(folder, TRAINED[0], judges)
     measured = measure(cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe, SEEDS[0], device)
     dev = (unchanged.finished - unchanged.started).total_seconds()
     scoring = len(RATES) * dev + (1 + len(SEEDS)) * measured.evaluation * min(1, dev / measured.dev)
-    steps = int((PLANNED * budget - (time.monotonic() - began) - scoring) / TRAININGS / measured.step)
+    steps = int((left - scoring) / TRAININGS / measured.step)
     steps = min(MOST, steps) if steps >= FEWEST else 0
-    write_race(folder, asked["model"], asked.get("pooling"), steps)
+    write_race(folder, asked, precision, steps)
     (folder / ASKED).write_text(json.dumps({**asked, "steps": steps}) + "\n", encoding="utf-8")
     return steps, scoring + TRAININGS * steps * measured.step

@@ -18,7 +18,7 @@ LEAST = 200
 PASSAGE = 10
 """Words of a passage."""
 SHORTEST = 30
-"""Minimum number of words of a document. Shorter texts do not show what helps a search."""
+"""Minimum number of words of a document that is searched. Shorter texts do not show what helps a search."""
 LONGEST = 96
 """Words of a document that are searched."""
 TEST, DEV = 500, 300
@@ -42,11 +42,6 @@ class Document:
         """Words, or the characters of a text without spaces."""
         words = self.text.split()
         return words if len(self.text) < 15 * len(words) else list(self.text)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the document has enough words to be searched by one of its passages."""
-        return len(self.pieces) >= SHORTEST
 
     def passages(self, rng: random.Random, most: int = 3) -> tuple[list[str], str]:
         """Return random passages, and the start of the document without them. They have at most half of its words."""
@@ -122,11 +117,7 @@ def _parse(path: Path, lines: Iterable[str]) -> Iterator[Document]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents of a corpus for each purpose.
-
-    Args:
-        notes: What is unusual about the corpus.
-    """
+    """Documents of a corpus for each purpose, and notes on what was removed."""
 
     train: Sequence[Document]
     dev: Sequence[Document]
@@ -137,17 +128,12 @@ class Corpus:
 def divide(found: Sequence[Document], name: str, evaluated: frozenset[str]) -> Corpus:
     """Remove repetitions and evaluation sentences, and divide the documents. The same corpus is divided equally.
 
-    Args:
-        found: Documents.
-        name: Name for messages.
-        evaluated: Sentences of the evaluation data.
-
     Raises:
-        CseError: If fewer than `LEAST` documents are long enough.
+        CseError: If fewer than `LEAST` documents are long enough. `name` is the corpus in the message.
     """
     clean = [Document(" ".join(one.text.split()), " ".join(one.title.split()), one.label) for one in found]
     kept = {one.text: one for one in reversed(clean) if one.text and one.text not in evaluated}
-    long = [one for one in kept.values() if one.is_long]
+    long = [one for one in kept.values() if len(one.pieces) >= SHORTEST]
     notes = []
     if blank := sum(not one.text for one in clean):
         notes.append(f"{counted(blank, 'document')} without text removed")

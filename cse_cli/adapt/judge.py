@@ -22,14 +22,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of a candidate from the unchanged model on one measure, × 100.
-
-    Args:
-        before: Score of the unchanged model.
-        value: Mean difference over the seeds.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-    """
+    """Score of the unchanged model, and a candidate's difference from it with the 95 % interval, × 100."""
 
     before: float
     value: float

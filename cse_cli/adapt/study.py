@@ -96,7 +96,7 @@ def write_tables(folder: Path, corpus: Corpus, judge: Path | None) -> dict[str, 
     )
 
 
-def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> None:
+def write_race(folder: Path, asked: Mapping[str, Any], precision: str, steps: int) -> None:
     """Write the recipes of the candidates, and their study. Without `steps`, no candidate is trained.
 
     Raises:
@@ -104,6 +104,7 @@ def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> Non
     """
     files = {name: (Path(__file__).parent / name).read_text(encoding="utf-8") for name in RECIPES}
     trained, whitened = (cast("dict[str, Any]", tomlkit.parse(text)) for text in files.values())
+    model, pooling = asked["model"], asked.get("pooling")
     online, (encoder, _) = trained["encoders"]["online"], open_encoder(model, pooling)
     if type(encoder) is not ENCODERS[online["name"]].cls or len(cast("Any", encoder).heads):
         raise CseError(
@@ -115,7 +116,7 @@ def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> Non
     for side in ("query", "document"):
         if prompt := encoder.prompts.choose(side)[1]:
             trained["views"][side]["template"] = prompt + "{text}"
-    trained["train"]["steps"] = steps
+    trained["train"].update({"steps": steps, "precision": precision})
     trained["evaluators"]["dev"]["file"] = str(folder / "dev.tsv")
     whitened["encoders"]["white"]["file"] = str(folder / "train.tsv")
     rows = [(UNCHANGED, "trained.toml", "train.steps=0")]
@@ -134,13 +135,7 @@ def write_race(folder: Path, model: str, pooling: str | None, steps: int) -> Non
 
 
 def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the study of a row of the race and the unchanged model, on test documents and with fresh seeds.
-
-    Args:
-        folder: Output directory.
-        chosen: Name of the row.
-        judges: Name → table of an evaluator.
-    """
+    """Write the study of a row of the race and the unchanged model, on test documents and with fresh seeds."""
     settings = []
     for name, table in judges.items():
         written = tomlkit.inline_table()

@@ -34,6 +34,8 @@ SETTINGS = "cse.json"
 CNN, CNN_CONFIG, RELU = "CNN", "cnn_config.json", "ReLU"
 """Names of the convolution module, its settings file, and the ReLU module after it."""
 
+NORMALIZE = "Normalize"
+
 PADDING_NOTE = (
     "The states of tokens are convolved before the pooling. Releases of sentence-transformers up to 6.2 also convolve "
     "padding: use `batch_size=1` with them."
@@ -163,6 +165,14 @@ def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
     settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     write_json(folder / SETTINGS, {**settings, "head": "dense"})
     write_card(folder, {**settings, "head": "dense"}, Prompts.read(folder), note)
+
+
+def append_normalization(folder: Path) -> None:
+    """Add the scaling to length 1 to the end of an export."""
+    modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+    added = _module(len(modules), NORMALIZE)
+    (folder / added["path"]).mkdir(exist_ok=True)
+    write_json(folder / MODULES, [*modules, added])
 
 
 def _module(index: int, kind: str) -> dict[str, Any]:

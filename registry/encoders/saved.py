@@ -24,7 +24,7 @@ from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.architectures import is_decoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.ditto import MeanPooling
-from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
+from registry.encoders.export import CNN, CNN_CONFIG, MODULES, NORMALIZE, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
 from registry.encoders.library import UNLIMITED, open_with_library
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
@@ -170,6 +170,8 @@ def _open_model(model: str, given: dict[str, Any]) -> tuple[Encoder, int]:
             return open_with_library(folder)
         if getattr(encoder.vocabulary, "template", None) is None:
             encoder.prompts = Prompts.read(folder)
+        if next(folder.glob(f"*_{NORMALIZE}"), None) is not None:  # also after an encoder that only cse opens
+            encoder.normalizes = True
         return encoder, limit
 
 

@@ -100,6 +100,6 @@ def test_passages_and_the_rest_of_a_document() -> None:
     of_lengths = [Document(" ".join(numbers[:n])).passages(random.Random(0))[0] for n in (30, 40, 60, 70)]
     assert [len(passages) for passages in of_lengths] == [1, 2, 3, 3]
     chinese = Document("".join(chr(0x4E00 + number) for number in range(60)))
-    assert chinese.is_long
+    assert len(chinese.pieces) == 60
     found, rest = chinese.passages(random.Random(0))
     assert [len(part) for part in (*found, rest)] == [10, 10, 10, 30]

@@ -12,6 +12,7 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.model import load_model
 from registry import ENCODERS as NAMED
+from registry.encoders.export import append_normalization
 from registry.encoders.saved import open_encoder
 from registry.heads.mlp import Mlp
 from registry.prompts import Prompts
@@ -176,6 +177,19 @@ def test_every_reader_gives_the_same_vectors(tmp_path, kind):
         found = [theirs.encode(TEXTS, prompt_name=name, **alone), *(each(TEXTS, None, [name]) for each in others)]
         for vectors in found:
             np.testing.assert_allclose(vectors, ours(TEXTS, None, [name]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["mean bert", "whitened", "whitened prefix"])
+def test_an_export_with_a_normalization(tmp_path, kind):
+    library = pytest.importorskip("sentence_transformers")
+    encoder, folder = KINDS[kind](tmp_path), tmp_path / "model"
+    encoder.export(folder, LENGTH)
+    append_normalization(folder)
+    ours = np.asarray(SentenceEncoder(encoder, choose("cpu", "fp32"), None, LENGTH)(TEXTS))
+    expected = ours / np.linalg.norm(ours, axis=1, keepdims=True)
+    theirs = library.SentenceTransformer(str(folder), device="cpu", trust_remote_code=kind in ONLY_CSE)
+    np.testing.assert_allclose(theirs.encode(TEXTS), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(load_model(folder).encode(TEXTS), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["words", "suffix", "prefix bert"])
