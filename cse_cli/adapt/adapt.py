@@ -83,12 +83,17 @@ def adapt(
         "sha256": hashlib.sha256("\0".join(one.text for one in documents).encode()).hexdigest(),
         "model": model,
         "minutes": minutes,
-        **({} if pooling is None else {"pooling": pooling}),
-        **({} if judge is None else {"judge": str(judge.absolute())}),
+        "pooling": pooling,
+        "judge": judge and str(judge.absolute()),
     }
+    tokenizer = load_tokenizer(model)
+    tokens = [token for one in divided.test for token in tokenizer(one.text, add_special_tokens=False)["input_ids"]]
+    unknown = tokens.count(tokenizer.unk_token_id) / len(tokens)
     with Screen(quiet=request.quiet) as screen:
-        for line in (*divided.notes, *_unknown_tokens(divided, model)):
+        for line in divided.notes:
             screen.warned(line)
+        if unknown > UNKNOWN:
+            screen.warned(f"{unknown:.0%} of the tokens are unknown to {model}. Does it have this language?")
         compute = choose(request.device)
         half = compute.device.type == "cpu" and has_bf16_instructions()
         precision = "bf16" if half else compute.precision
@@ -143,16 +148,6 @@ def adapt(
         print_answer(dev, found, words, sentence)
         written = f"model, recipes, studies and figure in {folder}" if found else f"recipes in {folder}"
         screen.advise([f"{duration(time.monotonic() - began)} · {written}"])
-
-
-def _unknown_tokens(corpus: Corpus, model: str) -> list[str]:
-    tokenizer = load_tokenizer(model)
-    if tokenizer.unk_token_id is None:
-        return []
-    ids = [token for one in corpus.test for token in tokenizer(one.text, add_special_tokens=False)["input_ids"]]
-    share = ids.count(tokenizer.unk_token_id) / max(1, len(ids))
-    about = f"{share:.0%} of the tokens are unknown to the tokenizer of {model}. Does it have this language?"
-    return [about] if share > UNKNOWN else []
 
 
 def _prepare(

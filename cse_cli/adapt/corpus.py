@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +43,10 @@ class Document:
         words = self.text.split()
         return words if len(self.text) < 15 * len(words) else list(self.text)
 
-    def passages(self, rng: random.Random, most: int = 3) -> tuple[list[str], str]:
-        """Return random passages, and the start of the document without them. They have at most half of its words."""
+    def passages(self, rng: random.Random) -> tuple[list[str], str]:
+        """Return 1 to 3 random passages, at most half of the words, and the start of the document without them."""
         pieces = self.pieces
-        count = max(1, min(most, len(pieces) // (2 * PASSAGE)))
+        count = max(1, min(3, len(pieces) // (2 * PASSAGE)))
         size = len(pieces) // count
         starts = [part * size + rng.randrange(size - PASSAGE + 1) for part in range(count)]
         taken = {at for start in starts for at in range(start, start + PASSAGE)}
@@ -81,7 +81,7 @@ def read_documents(path: Path) -> list[Document]:
     text = _read(path)
     lines = text.removesuffix("\n").split("\n")  # not `splitlines`, which also divides at U+2028 and others
     if path.suffix == ".jsonl":
-        return list(_parse(path, lines))
+        return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     parts = re.split(r"\n(?:[ \t]*\n)+", text.strip())
     divided = len(parts) > 1 and len(lines) < PARAGRAPH * len(parts)
     return [_titled(part) for part in parts] if divided else [Document(line) for line in lines]
@@ -103,16 +103,15 @@ def _titled(text: str, label: str = "") -> Document:
     return Document(text, "", label)
 
 
-def _parse(path: Path, lines: Iterable[str]) -> Iterator[Document]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line) if line.strip() else {"text": ""}
-        except ValueError:
-            row = None
-        if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
-            action = 'write one object in each line: {"text": "…", "title": "…"}'
-            raise CseError(f"{path}:{number}: not a JSON object with a `text`", action, code="adapt.not_a_document")
-        yield Document(row["text"], str(row.get("title") or ""), str(row.get("label") or ""))
+def _parsed(line: str, place: str) -> Document:
+    try:
+        row = json.loads(line) if line.strip() else {"text": ""}
+    except ValueError:
+        row = None
+    if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
+        action = 'write one object in each line: {"text": "…", "title": "…"}'
+        raise CseError(f"{place}: not a JSON object with a `text`", action, code="adapt.not_a_document")
+    return Document(row["text"], str(row.get("title") or ""), str(row.get("label") or ""))
 
 
 @dataclass(frozen=True)

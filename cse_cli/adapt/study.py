@@ -104,7 +104,7 @@ def write_race(folder: Path, asked: Mapping[str, Any], precision: str, steps: in
     """
     files = {name: (Path(__file__).parent / name).read_text(encoding="utf-8") for name in RECIPES}
     trained, whitened = (cast("dict[str, Any]", tomlkit.parse(text)) for text in files.values())
-    model, pooling = asked["model"], asked.get("pooling")
+    model, pooling = asked["model"], asked["pooling"]
     online, (encoder, _) = trained["encoders"]["online"], open_encoder(model, pooling)
     if type(encoder) is not ENCODERS[online["name"]].cls or len(cast("Any", encoder).heads):
         raise CseError(

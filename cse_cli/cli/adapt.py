@@ -30,16 +30,8 @@ def adapt(
     model: Annotated[str, typer.Option(help="Directory, name in CSE_MODELS, or ID on the Hub.")],
     pooling: Annotated[str | None, typer.Option(help="Pooling, as in `cse evaluate`. Default: its own.")] = None,
     minutes: Annotated[float, typer.Option(min=1, help="Time for everything.")] = 15,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of recipes, figure and model. Default: adapt-NAME.")
-    ] = None,
-    judge: Annotated[
-        Path | None,
-        typer.Option(
-            help="Table with labels, which only judge. Columns: query,document, or text,label, or "
-            "sentence1,sentence2,score."
-        ),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the results. Default: adapt-NAME.")] = None,
+    judge: Annotated[Path | None, typer.Option(help="Table with labels, which only judge (see below).")] = None,
     device: Device = "auto",
     workers: Workers = None,
     quiet: Quiet = False,
@@ -48,6 +40,8 @@ def adapt(
     """Find out in minutes whether training without labels helps a model to search your text.
 
     A few recipes compete on dev documents. Test documents and three fresh seeds judge the best of them.
+
+    The table of --judge has the columns query,document, or text,label, or sentence1,sentence2,score.
 
     To continue after an interruption, run the same command again.
     """

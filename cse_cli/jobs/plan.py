@@ -269,7 +269,7 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 def step_seconds(experiment: Experiment, batches: Batches, compute: Compute, seed: int) -> float:
     """Return the median seconds of a training step with a full queue, without compilation."""
-    method, settings = experiment.method, experiment.recipe.train.model_copy(update={"compile": None})
+    method, settings = experiment.method, experiment.recipe.train.model_copy(update={"compile": "off"})
     with closing(TrainStep(method, batches, settings, compute, seed, total=1_000_000)) as stepper:
         method.train()
         each = []

@@ -293,7 +293,8 @@ class Train(Section):
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it, else fp32.
         portable: Whether to compute the same bits on every x86-64 processor with AVX2, with the same torch: on the CPU,
             in fp32, with one thread, in a separate process. Default: false.
-        compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
+        compile: Whether to compile the encoder's blocks: "on", "off" or "auto": on a GPU, for runs of at least 500
+            steps. Compilation takes about a minute.
         mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
             others again, with the same dropout. Each value draws other dropout masks, so it is another experiment;
             without dropout, loss and gradient are the same. Default: `batch_size`.
@@ -324,7 +325,7 @@ class Train(Section):
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     portable: StrictBool | None = None
-    compile: Literal["auto", "on", "off"] | None = None
+    compile: Literal["auto", "on", "off"] = "auto"
     mini_batch_size: PositiveInt | None = None
     collapse_cosine: Annotated[Number, Field(gt=0, le=1)] = 0.98
 

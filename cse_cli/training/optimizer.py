@@ -97,7 +97,7 @@ def compile_blocks(
 
     Args:
         method: Method whose encoders are compiled.
-        settings: Settings with `compile`: "on", "off", "auto", or None for "off".
+        settings: Settings with `compile`: "on", "off" or "auto".
         compute: Device and precision.
         shape: Number of steps, and maximum number of tokens per sentence.
         warn: Receives the reason if compilation is not possible.

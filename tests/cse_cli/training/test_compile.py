@@ -145,8 +145,8 @@ def test_saving_knows_nothing_of_it(parts: Small, fake: list[dict[str, Any]], tm
 @pytest.mark.parametrize(
     ("setting", "device", "steps", "compiles"),
     [
-        (None, "cuda", 10_000, False),
         ("off", "cuda", 10_000, False),
+        ("", "cuda", AUTO_STEPS, True),  # the default
         ("auto", "cuda", AUTO_STEPS, True),
         ("auto", "cuda", AUTO_STEPS - 1, False),
         ("auto", "cpu", 10_000, False),
@@ -156,7 +156,7 @@ def test_saving_knows_nothing_of_it(parts: Small, fake: list[dict[str, Any]], tm
 def test_auto_compiles_where_it_pays(setting: Any, device: str, steps: int, compiles: bool, parts: Small) -> None:
     method = experiment(parts, "simcse_en").method
     compute = Compute(torch.device(device), "fp32")
-    found = compile_blocks(method, Train(compile=setting), compute, (steps, 32), lambda _: None)
+    found = compile_blocks(method, Train(compile=setting) if setting else Train(), compute, (steps, 32), lambda _: None)
     assert (found is not None) == compiles
 
 
