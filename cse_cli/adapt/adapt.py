@@ -146,7 +146,7 @@ def adapt(
         })  # fmt: skip
     else:
         print_answer(dev, found, words, sentence)
-        written = f"model, recipes, studies and figure in {folder}" if found else f"recipes in {folder}"
+        written = f"{'model, ' if word == 'better' else ''}{'figure, studies and ' if found else ''}recipes in {folder}"
         screen.advise([f"{duration(time.monotonic() - began)} · {written}"])
 
 

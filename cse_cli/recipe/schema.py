@@ -347,6 +347,7 @@ class Evaluate(Section):
         limit: Maximum number of pairs or rows per evaluator, evenly spaced in its data. Such scores are not comparable
             with others, so leaderboards leave these runs out. Default: all.
         eval_on_start: Whether all evaluators score the untrained encoder. Default: only the one that selects does.
+        select_untrained: Whether the untrained encoder can be selected, too. Default: only trained ones can.
         allow_test_selection: Whether `metric_for_best_model` may use a test split. All results of such a run are
             marked.
     """
@@ -360,6 +361,7 @@ class Evaluate(Section):
     width: PositiveInt | None = None
     limit: Annotated[int, Field(ge=2, strict=True)] | None = None
     eval_on_start: StrictBool = False
+    select_untrained: StrictBool = False
     allow_test_selection: StrictBool = False
 
 

@@ -242,8 +242,7 @@ class Selection:
         return None if self.step is None else self._file(self.step)
 
     def offer(self, step: int, score: float, encoder: Encoder) -> bool:
-        """Record a score, and save the state if it is the best. A tie keeps the earlier state."""
-        self.curve[step] = score
+        """Save the state if its score is the best. A tie keeps the earlier state."""
         if math.isnan(score) or (self.score is not None and score <= self.score):
             return False
         self.step, self.score = step, score

@@ -283,7 +283,7 @@ class Trainer:
         self.record.stop_if_requested()
 
     def _evaluate(self) -> None:
-        """Score the dev evaluator that selects. The untrained state is scored but never selected."""
+        """Score the dev evaluator that selects, also for the untrained state."""
         settings, at, one = self.experiment.recipe.evaluate, self.progress.step, self.experiment
         everything, metric = at == 0 and settings.eval_on_start, settings.metric_for_best_model
         if metric is None and not everything:
@@ -299,9 +299,8 @@ class Trainer:
             self.progress.untrained = scores
         if metric is not None:
             value, (name, _, selecting) = score(scores, metric), metric.rpartition(".")
-            if at == 0:
-                self.selection.curve[0] = value
-            best = at > 0 and self.selection.offer(at, value, one.scored)
+            self.selection.curve[at] = value
+            best = (at > 0 or settings.select_untrained) and self.selection.offer(at, value, one.scored)
             shown = {selecting, *one.evaluators[name].shown_metrics()}
             # Without the name of the evaluator, so that all recipes log the same curve.
             self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)

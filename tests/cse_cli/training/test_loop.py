@@ -83,7 +83,8 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
-def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> Prepared:
+def prepared(text: str, evaluator: Evaluator | None = None, *, untrained: bool = False, **train: object) -> Prepared:
+    selecting = "dev.spread" if evaluator is None else f"dev.{evaluator.metric}"
     recipe = Recipe(
         schema=1,
         title="fake",
@@ -92,7 +93,7 @@ def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> 
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
         train=Train(**{"steps": 20, "batch_size": 8, "evaluate_every": 5, "learning_rate": 1e-2, **train}),
-        evaluate=Evaluate(metric_for_best_model="dev.spread" if evaluator is None else f"dev.{evaluator.metric}"),
+        evaluate=Evaluate(metric_for_best_model=selecting, select_untrained=untrained),
         evaluators={"dev": Part(name="fake")},
     )
     torch.manual_seed(0)
@@ -271,6 +272,16 @@ def test_the_best_state_is_kept_and_the_earlier_in_a_tie(text: str, tmp_path: Pa
         "checkpoint-previous.pt",
         "checkpoint.pt",
     ]
+
+
+@pytest.mark.slow
+def test_the_untrained_state_is_selected_on_request(text: str, tmp_path: Path) -> None:
+    running = trainer(tmp_path / "run", prepared(text, Peak(), untrained=True))
+    before = {name: weight.clone() for name, weight in running.experiment.scored.state_dict().items()}
+    running.run()
+    assert (running.selection.step, running.selection.score) == (0, 9.0)
+    running.selection.restore(running.experiment.scored)
+    torch.testing.assert_close(dict(running.experiment.scored.state_dict()), before, rtol=0, atol=0)
 
 
 @pytest.mark.slow
