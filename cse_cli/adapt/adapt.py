@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,7 @@ from cse_cli.jobs.launch import run_study
 from cse_cli.jobs.plan import measure
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
-from cse_cli.recipe.cells import cells
-from cse_cli.recipe.study import load_study
+from cse_cli.recipe.load import load
 from cse_cli.runs.record import MODEL, folder_of
 from registry.encoders.export import append_normalization
 from registry.encoders.saved import open_encoder
@@ -47,8 +46,8 @@ ASKED = "adapt.json"
 TRAININGS = len(RATES) + len(SEEDS)
 FEWEST, MOST = 10, 300
 """Steps of each training. With fewer, nothing changes. 300 steps read 5,000 documents four times."""
-PLANNED = 0.8
-"""Share of the time that is planned. The rest is for what is not measured: the start, saving, and the table."""
+PLANNED = 0.85
+"""Share of the time that is planned. Steps with longer documents than the measured ones take the rest."""
 UNKNOWN = 0.05
 """Share of unknown tokens above which a tokenizer was probably made for another language."""
 
@@ -99,16 +98,25 @@ def adapt(
         precision = "bf16" if half else compute.precision
         judges, planned = _prepare(folder, asked, divided, judge, precision)
     race = run_study(plan_study(str(folder / RACE), request), request)
-    if not planned and (unchanged := race.results[race.plan.cells[0].hash]):
+    if not planned and (before := race.results[race.plan.cells[0].hash]):
+        write_race(folder, asked, precision, FEWEST)
+        write_verdict(folder, TRAINED[0], judges)
+        choosing, judging = _seconds(before), _seconds(_judged(folder, UNCHANGED, request))
+        scoring = len(RATES) * choosing + len(SEEDS) * judging
         with Screen(quiet=request.quiet) as screen:
             screen.preparing(f"measuring steps of {model}")
-            left = PLANNED * 60 * minutes - (time.monotonic() - began)
-            steps, seconds = _affordable(folder, asked, judges, unchanged[0], left, precision, request.device)
+            trained = load(str(folder / "trained.toml"), unset=["evaluators", "evaluate.metric_for_best_model"])
+            step = measure(trained.recipe, 0, request.device).step
+            left = PLANNED * 60 * minutes - (time.monotonic() - began) - scoring
+            steps = min(MOST, int(left / TRAININGS / step))
+            steps = steps if steps >= FEWEST else 0
             training = f"{TRAININGS} trainings of {steps} steps" if steps else "no time to train, only to whiten"
             screen.write(
                 f"{len(divided.train):,} documents train, {len(divided.dev)} choose, {len(divided.test)} judge · "
-                f"{training} · about {duration(seconds)} more"
+                f"{training} · about {duration(scoring + TRAININGS * steps * step if steps else judging)} more"
             )
+        write_race(folder, asked, precision, steps)
+        (folder / ASKED).write_text(json.dumps({**asked, "steps": steps}) + "\n", encoding="utf-8")
         race = run_study(plan_study(str(folder / RACE), request), request)
     runs = {cell.row: done for cell in race.plan.cells if (done := race.results[cell.hash])}
     for error in race.failures.values():
@@ -121,14 +129,7 @@ def adapt(
     word, sentence = "undecided", "No candidate that keeps what the model knew is better on dev documents."
     if chosen != UNCHANGED:
         write_verdict(folder, chosen, judges)
-        results = []
-        for row in (UNCHANGED, chosen):  # without training, one seed is enough
-            only = replace(request, rows=[row], seed=None if row in TRAINED else SEEDS[0])
-            outcome = run_study(plan_study(str(folder / VERDICT), only), only)
-            for error in outcome.failures.values():
-                raise error
-            results.append(outcome.results[outcome.plan.cells[0].hash])
-        unchanged, candidate = results
+        unchanged, candidate = _judged(folder, UNCHANGED, request), _judged(folder, chosen, request)
         found = differences(unchanged, candidate)
         words = {name: of["mrr"] for name, of in unchanged[0].word_overlap.items() if name in found and "mrr" in of}
         word, sentence = verdict(found, chosen)
@@ -169,26 +170,14 @@ def _prepare(
     return judges, "steps" in before
 
 
-def _affordable(
-    folder: Path,
-    asked: Mapping[str, Any],
-    judges: Mapping[str, Mapping[str, Any]],
-    unchanged: Result,
-    left: float,
-    precision: str,
-    device: str,
-) -> tuple[int, float]:
-    """Write the race with the number of steps that the time allows. Return it, and the seconds that are left to do.
+def _seconds(runs: Sequence[Result]) -> float:
+    return (runs[0].finished - runs[0].started).total_seconds()
 
-    Measured evaluations are too long for documents with several queries: the run of the unchanged model corrects them.
-    """
-    write_race(folder, asked, precision, FEWEST)
-    write_verdict(folder, TRAINED[0], judges)
-    measured = measure(cells(load_study(str(folder / VERDICT)))[-1].load(SEEDS[0]).recipe, SEEDS[0], device)
-    dev = (unchanged.finished - unchanged.started).total_seconds()
-    scoring = len(RATES) * dev + (1 + len(SEEDS)) * measured.evaluation * min(1, dev / measured.dev)
-    steps = int((left - scoring) / TRAININGS / measured.step)
-    steps = min(MOST, steps) if steps >= FEWEST else 0
-    write_race(folder, asked, precision, steps)
-    (folder / ASKED).write_text(json.dumps({**asked, "steps": steps}) + "\n", encoding="utf-8")
-    return steps, scoring + TRAININGS * steps * measured.step
+
+def _judged(folder: Path, row: str, request: RunRequest) -> Sequence[Result]:
+    """Run a row of the verdict. Without training, one seed is enough."""
+    only = replace(request, rows=[row], seed=None if row in TRAINED else SEEDS[0])
+    outcome = run_study(plan_study(str(folder / VERDICT), only), only)
+    for error in outcome.failures.values():
+        raise error
+    return outcome.results[outcome.plan.cells[0].hash]
