@@ -361,7 +361,7 @@ class Evaluate(Section):
     width: PositiveInt | None = None
     limit: Annotated[int, Field(ge=2, strict=True)] | None = None
     eval_on_start: StrictBool = False
-    select_untrained: StrictBool = False
+    select_untrained: StrictBool | None = None
     allow_test_selection: StrictBool = False
 
 

@@ -300,7 +300,7 @@ class Trainer:
         if metric is not None:
             value, (name, _, selecting) = score(scores, metric), metric.rpartition(".")
             self.selection.curve[at] = value
-            best = (at > 0 or settings.select_untrained) and self.selection.offer(at, value, one.scored)
+            best = (at > 0 or settings.select_untrained is True) and self.selection.offer(at, value, one.scored)
             shown = {selecting, *one.evaluators[name].shown_metrics()}
             # Without the name of the evaluator, so that all recipes log the same curve.
             self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)

@@ -93,7 +93,7 @@ def prepared(text: str, evaluator: Evaluator | None = None, *, untrained: bool =
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
         train=Train(**{"steps": 20, "batch_size": 8, "evaluate_every": 5, "learning_rate": 1e-2, **train}),
-        evaluate=Evaluate(metric_for_best_model=selecting, select_untrained=untrained),
+        evaluate=Evaluate(metric_for_best_model=selecting, select_untrained=untrained or None),
         evaluators={"dev": Part(name="fake")},
     )
     torch.manual_seed(0)
