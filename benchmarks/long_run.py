@@ -17,6 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
+from benchmarks.training.material import SHAPES, SPREAD, write_model
+
+TEXT = Path(__file__).parents[1] / "README.md"
+"""Text for the tokenizer of a random model, if BERT's is not installed."""
 TENTHS = 10
 SECONDS = 0.25
 Sample = tuple[int, float, int, int]
@@ -34,11 +38,15 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--set", action="append", default=[], help="Setting of the recipe, as in `cse run`. Repeatable."
     )
+    parser.add_argument("--shape", choices=tuple(SHAPES), help="Shape of a random model instead of the recipe's own.")
     asked = parser.parse_args(given)
     settings = [f"train.steps={asked.steps}", f"train.evaluate_every={asked.evaluate_every}", *asked.set]
     for recipe in asked.recipes:
         with tempfile.TemporaryDirectory(prefix="benchmark-") as home:
             os.environ["CSE_HOME"] = home
+            if asked.shape is not None:
+                model = write_model(asked.shape, Path(home, asked.shape), None, TEXT, 0.1, SPREAD[asked.shape])
+                settings.append(f"encoders.online.model={model}")
             command = [sys.executable, "-P", "-m", "cse_cli", "run", recipe]
             with subprocess.Popen([*command, *(word for one in settings for word in ("--set", one))]) as run:
                 samples = list(_watch(run))
