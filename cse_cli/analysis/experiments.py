@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple, get_args
 
-from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status
+from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status, why_unreadable
 from cse_cli.core.formatting import grouped
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
@@ -39,6 +39,10 @@ POOLED = (
     "finished run of each seed"
 )
 
+NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
+BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
+
 
 def last_finished(runs: Iterable[Result]) -> Result:
     """Return the run that finished last."""
@@ -64,17 +68,15 @@ class Experiment:
 
     Args:
         results: Results in the order of the seeds.
-        status: Relation of the experiment to the current file of its recipe.
         names: Recipes of the runs. Several files can have the same settings.
         origin: Path or name that identifies the first of these recipes.
         changes: Settings that `--set` and `--unset` changed.
         cell: Study and row for which a run was started, whose name is shorter than its settings.
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
-        notes: Remarks on these differences and on pooled experiments.
-        fresh: Whether its seeds did not choose it among the configurations of its recipe.
+        best_of: Number of configurations of its recipe of which it is the best.
+        fresh: Whether its seeds did not choose it among them.
         letter: Letter of a compared method in tables and sentences.
-        name: Name of a compared method.
-        study: Name or path of the study whose row a compared method is.
+        study: Study whose row a compared method is.
     """
 
     results: tuple[Result, ...]
@@ -85,6 +87,7 @@ class Experiment:
     cell: str = ""
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    best_of: int = 1
     fresh: bool = True
     letter: str = ""
     name: str = ""
@@ -142,6 +145,17 @@ class Experiment:
         more = len(changed) - SETTINGS_SHOWN
         return (*changed[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []), *self.apart)
 
+    def remarks(self) -> list[str]:
+        """Return the doubts about the scores, and what differs between the seeds."""
+        unreadable = self.status == "unreadable"
+        doubts = {
+            NO_FILE: self.status == "missing",
+            UNREADABLE.format(why_unreadable(self.latest) if unreadable else ""): unreadable,
+            self.plan.text: self.plan.mode == "incomplete",
+            BEST_OF.format(self.best_of): not self.fresh,
+        }
+        return [*(doubt for doubt, holds in doubts.items() if holds), *self.notes, *mixed_environments(self.results)]
+
     def judges(self, evaluator: str) -> bool:
         """Return whether an evaluator may rank and judge: it neither selected states nor uses a dev split."""
         selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
@@ -175,15 +189,18 @@ class Experiment:
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """Finished runs and their origin."""
+    """Finished runs and their origin.
+
+    Args:
+        tags: Run → cell of the study that it was started for.
+        status: Relation of all runs to the files of their recipes. Default: by the files.
+        changes: Run → settings that its `--set` and `--unset` changed.
+    """
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Run → cell of the study that it was started for."""
     status: RecipeStatus | None = None
-    """Relation of all runs to the files of their recipes. Default: by the files."""
     changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Run → settings that its `--set` changed."""
 
 
 def read_finished_runs() -> FinishedRuns:
@@ -202,17 +219,10 @@ def group(
     status: RecipeStatus | None = None,
     pool: bool = False,
 ) -> list[Experiment]:
-    """Return results as experiments, those with other evaluation data apart.
+    """Return results as experiments, those with other evaluation data apart. `pool` merges those with equal settings.
 
     A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
-    or a later run of the same experiment, reproduce.
-
-    Args:
-        results: Results of finished runs.
-        changes: Run → settings that its `--set` and `--unset` changed.
-        tags: Run → cell of the study for which it was started.
-        status: Relation of all runs to the files of their recipes. Default: by the files.
-        pool: Whether to merge experiments with the same settings.
+    or a later run of the same experiment, reproduce. `changes`, `tags` and `status` are those of `FinishedRuns`.
     """
     placed: list[_Placed] = []
     ordered = sorted(results, key=lambda run: run.finished)

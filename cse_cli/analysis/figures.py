@@ -155,7 +155,7 @@ def _task_bars(result: Result) -> Figures:
     paper = result.paper
     (experiment,) = group([result])
     if paper is not None and experiment.latest.paper is not None:
-        shown, _ = paper_table(paper.key, paper.table, [experiment])
+        shown = paper_table(paper.key, paper.table, [experiment])
         scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}
         if "paper" in scores and scores.get("measured"):
             table = papers.load(paper.key).tables[paper.table]

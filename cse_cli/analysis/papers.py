@@ -11,7 +11,8 @@ from types import MappingProxyType
 from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.formatting import grouped
-from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State
+from cse_cli.recipe.schema import Paper
 from cse_cli.recipe.study import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
@@ -70,10 +71,11 @@ def reported_rows() -> Iterator[ScoreRow]:
             yield from rows_of_table(key, identifier)
 
 
-def find_reported_row(key: str, identifier: str, name: str) -> ScoreRow | None:
+def reported_row(address: PaperRow | Paper | None) -> ScoreRow | None:
     """Return a reported row, or None if it does not exist."""
-    exists = key in papers.names() and identifier in papers.load(key).tables
-    return next((row for row in rows_of_table(key, identifier) if row.name == name), None) if exists else None
+    if address is None or address.key not in papers.names() or address.table not in papers.load(address.key).tables:
+        return None
+    return next((row for row in rows_of_table(address.key, address.table) if row.name == address.row), None)
 
 
 def table_of(row: ScoreRow) -> Table:
@@ -94,11 +96,8 @@ def reported_encoders() -> set[str]:
 def encoder_of(experiment: Experiment) -> str:
     """Return the papers' name for the encoder of runs, or the name of their model if no paper has it."""
     result = experiment.latest
-    if (paper := result.paper) is not None:
-        reproduced = find_reported_row(paper.key, paper.table, paper.row)
-        if reproduced is not None and reproduced.model:
-            return reproduced.model
-    return model_name(result.model) or experiment.recipe
+    reproduced = reported_row(result.paper)
+    return (reproduced.model if reproduced else None) or model_name(result.model) or experiment.recipe
 
 
 def model_name(model: str) -> str:
@@ -199,16 +198,6 @@ def columns_of(
         else replace(column, gain_of=named[printed.of or ""], minus=tuple(by_name.get(printed.minus, ())))
         for column, printed in zip(found, table.columns, strict=True)
     ]  # fmt: skip
-
-
-def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreColumn]) -> Iterator[ScoreRow]:
-    """Yield the last row of a table: in each column, the word overlap of the first runs that have it."""
-    scores = {}
-    for column in columns:
-        if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
-            scores[column.heading] = Score(mean=values[0])
-    if scores:
-        yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
 
 
 @dataclass(frozen=True)

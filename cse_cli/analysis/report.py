@@ -35,7 +35,7 @@ from cse_cli.analysis.experiments import (
 from cse_cli.analysis.methods import find_method, find_methods, names_run
 from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.papers import find_reported_row
+from cse_cli.analysis.papers import reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
 from cse_cli.analysis.table_view import table_parts
@@ -59,8 +59,6 @@ from registry.papers import AVERAGE, reported_difference
 
 CURVE = "training_curve"
 """Name of the figure that belongs to the section on training."""
-LOSS, PARTS = "train/loss", "loss/"
-"""Name of the recorded loss, and prefix of its parts."""
 DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 ADDRESS = re.compile(r"[/\\]|://")
@@ -68,13 +66,9 @@ ADDRESS = re.compile(r"[/\\]|://")
 
 
 def write_report(argument: str, output: Path | None, baseline: str | None, *, force: bool) -> Path:
-    """Write the report of a run or a study and return its file.
+    """Write the report of a run or a study and return its file. `output` of None is a name in the working directory.
 
-    Args:
-        argument: Prefix of a run's ID, name of a run, name or path of a recipe or study, or `recipe@seed`.
-        output: Path with the suffix .html or .md. None selects a name in the working directory.
-        baseline: Recipe or run that the run is compared with.
-        force: Whether existing files are overwritten.
+    `argument` is the prefix of a run's ID, the name of a run, the name or path of a recipe or study, or `recipe@seed`.
     """
     study = find_study(argument)
     if study is not None and baseline is not None:
@@ -225,12 +219,10 @@ def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
 
 def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
     """Return the reported row that the recipe reproduces with your seeds below it, as parts of a report."""
-    paper = runs.latest.paper
-    row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
-    if paper is not None and row is not None:
-        table, _ = paper_table(paper.key, paper.table, [runs])
-        kept = tuple(line for line in table.rows if paper.row in (line.reproduces, line.name))
-        source = papers.load(paper.key)
+    if (row := reported_row(runs.latest.paper)) is not None:
+        key = str(row.paper)
+        table, source = paper_table(key, str(row.table), [runs]), papers.load(key)
+        kept = tuple(line for line in table.rows if row.name in (line.reproduces, line.name))
         return [*table_parts(table.model_copy(update={"rows": kept})), f"{source.citation} {source.url}"]
     if recorded is None:
         return []
@@ -265,11 +257,10 @@ def _losses(run_id: str, whose: str) -> list[SavedFigure]:
 
     metrics = read_history(folder_of(run_id)).metrics
     recorded = {name: sorted(values.items()) for name, values in metrics.items() if len(values) > 1}
-    if LOSS not in recorded:
+    if (whole := recorded.get("train/loss")) is None:
         return []
-    parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}
-    heading = Heading("Loss", whose)
-    return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(recorded[LOSS], parts, heading)))]
+    parts = {name.removeprefix("loss/"): points for name, points in recorded.items() if name.startswith("loss/")}
+    return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(whole, parts, Heading("Loss", whose))))]
 
 
 def study_report(argument: str, finished: FinishedRuns) -> Report:
@@ -293,11 +284,10 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
     source = ""
     if study.answers is not None:  # citation and the table or figure that the study reproduces
         paper, identifier = papers.load(study.answers[0]), study.answers[1]
-        if drawn := paper.figures.get(identifier):
-            source = f"Figure {drawn.number}: {drawn.caption}"
-        elif table := paper.tables.get(identifier):
-            source = f"{table.title}: {table.caption}"
-        source = f"{paper.citation} {source} {paper.url}"
+        drawn, table = paper.figures.get(identifier), paper.tables.get(identifier)
+        reproduces = f"Figure {drawn.number}: {drawn.caption}" if drawn else ""
+        reproduces = f"{table.title}: {table.caption}" if table else reproduces
+        source = f"{paper.citation} {reproduces} {paper.url}"
     cost = [(runs.tried, "trial"), (current, "run")]
     took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in cost if of]
     about_choices = f"Settings with the best mean dev score of {seed_list(study.tune_seeds)}. Other seeds score them:"
@@ -385,9 +375,8 @@ def extended_parts(study: Study, document: ComparisonDocument, finished: Finishe
     if len(sources) == 1:
         return []
     extended = load_study(str(sources[1].path))
-    name = extended.name
     try:
-        other = compare_rows(study_runs(extended, finished), name, extended.score)
+        other = compare_rows(study_runs(extended, finished), extended.name, extended.score)
     except CseError:
         return []
     metric = document.comparisons[0].main.metric
@@ -397,9 +386,9 @@ def extended_parts(study: Study, document: ComparisonDocument, finished: Finishe
         return []
     rows = [(b.name, signed(a.difference), a.verdict, signed(b.difference), b.verdict) for a, b in pairs]
     same = sum(a.verdict == b.verdict for a, b in pairs)
-    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}"]
-    lines += _agreement("", [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
-    about = f"The same rows in {name}, which this study extends. Each study corrects for its own comparisons:"
+    about = f"The same rows in {extended.name}, which this study extends. Each study corrects for its own comparisons:"
+    agreement = _agreement("", [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
+    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}", *agreement]
     return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
 
 
@@ -413,12 +402,11 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     baseline = of_row.get(study.rows[0].row) if study.rows else None
     names = {side.letter: side.name for side in document.sides}
     found: list[tuple[str, float, Paired]] = []
-    for one in document.comparisons:
+    for one in document.comparisons if baseline else ():
         recipe = of_row.get(names[one.second])
-        if baseline and recipe and one.main.metric == AVERAGE:
-            difference = reported_difference(recipe, baseline)
-            if difference is not None:
-                found.append((names[one.second], difference, one.main.over_seeds))
+        gap = reported_difference(recipe, baseline) if recipe and one.main.metric == AVERAGE else None
+        if gap is not None:
+            found.append((names[one.second], gap, one.main.over_seeds))
     if not found:
         return []
     found.sort(key=lambda one: -one[1])
@@ -426,14 +414,12 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     gains = [(gap, over.low, over.high) for _, gap, over in found if gap > 0]
     excluded = sum(low is not None and high is not None and not low <= gap <= high for gap, low, high in gains)
     significant = sum(low is not None and low > 0 for _, low, _ in gains)
-    lines = [
-        f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
-        f"{significant}"
-    ]
+    counts = f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
     measured, reported = [over.difference for _, _, over in found], [gap for _, gap, _ in found]
-    lines += _agreement(" of reported and measured differences", measured, reported)
+    agreement = _agreement(" of reported and measured differences", measured, reported)
     about = "Differences of the averages that papers report for the same methods, usually with one seed:"
-    return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]
+    table = plain_table(["row", "reported", "here", "interval"], rows, align="prrr")
+    return [about, table, [f"{counts}{significant}", *agreement]]
 
 
 def _agreement(what: str, here: Sequence[float], there: Sequence[float]) -> list[str]:

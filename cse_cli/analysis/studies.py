@@ -19,7 +19,7 @@ from cse_cli.analysis.papers import (
     rows_of_table,
 )
 from cse_cli.analysis.score_table import MissingCell, ScoreRow, ScoreTable
-from cse_cli.analysis.tables import Cells, OwnRow, about_table, build, columns_of_row
+from cse_cli.analysis.tables import Cells, about_table, build, columns_of_row, measured_row
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Trend, trend
 from cse_cli.recipe.cells import Cell, cell_tag, cells, column_scores, headings
@@ -123,7 +123,8 @@ def study_runs(study: Study, finished: FinishedRuns, *, pool: bool = False) -> S
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    table, blocks = papers.load(key).tables[identifier], list[list[ScoreRow | OwnRow]]()
+    table, blocks = papers.load(key).tables[identifier], list[list[ScoreRow]]()
+    primary = judging_column(table).name
     by_name = {name: [of_cell for _, of_cell in runs.in_row(name)] for name in table.rows}
     for row in rows_of_table(key, identifier):
         columns, found = columns_of_row(table, row, by_name, runs.study), list[Cells]()
@@ -133,7 +134,8 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
             same_encoder = encoder in ({row.model} if row.model else reported_encoders())
             own = [one for one in columns if not cell.columns or one.heading in cell.columns]
             found.append(Cells(experiment, own, row.scores if same_encoder else {}))
-        blocks.append([row, *([OwnRow(found, row, name=row.name)] if found else [])])
+        own_row = [measured_row(found, primary, row, name=row.name, ranked=False)] if found else []
+        blocks.append([row, *own_row])
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
@@ -144,7 +146,7 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     remarks = [*map(OTHER_ENCODER.format, others), *(OTHER_SCORE.format(*pair) for pair in replaced)]
     heading = f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}"
     about = about_table(key, identifier, remarks, heading) | runs.about() | {"encoder": ", ".join(encoders) or None}
-    made = build(blocks, columns_of(table), shown, judging_column(table).name, ranked=False, **about)
+    made = build(blocks, columns_of(table), shown, primary, ranked=False, **about)
     reported = {row.name: row.scores for row in made.rows if row.source == "paper"}
     sideways, trends = len(table.rows) == 1, list[Trend]()
     for name in list(reported) if sideways else made.columns:
@@ -172,7 +174,11 @@ def own_table(runs: StudyRuns) -> ScoreTable:
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     return build(
         [
-            [OwnRow(own, name=name) if own else ScoreRow(source="measured", name=name, scores={})]
+            [
+                measured_row(own, "", name=name, ranked=False)
+                if own
+                else ScoreRow(source="measured", name=name, scores={})
+            ]
             for name, own in rows.items()
         ],
         [columns[name] for name in headings(runs.study, columns)],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
-from cse_cli.analysis.experiments import Experiment, mixed_environments
-from cse_cli.analysis.origins import why_unreadable
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.papers import (
     AVERAGE_HEADING,
     ScoreColumn,
@@ -15,20 +15,14 @@ from cse_cli.analysis.papers import (
     judging_column,
     own_column,
     rows_of_table,
-    word_overlap_row,
 )
 from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, correct_row, measure
+from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.recipe.study import Study
 from cse_cli.runs.scores import main_metrics
 from registry import papers
 from registry.papers import AVERAGE, Table
-
-Chosen = Sequence[tuple[Experiment, int]]
-"""Configurations to show, each with the number of configurations of which it is the best."""
-NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
-UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
-BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 
 
 class Cells(NamedTuple):
@@ -45,27 +39,8 @@ class Cells(NamedTuple):
     reported: Mapping[str, Score] | None = None
 
 
-@dataclass(frozen=True)
-class OwnRow:
-    """A row of your experiments that `build` makes.
-
-    Args:
-        cells: Cells of its experiments. Several only in a study, whose columns can have separate runs.
-        row: Row that they reproduce, or are compared with.
-        best_of: Number of configurations of which the experiment is the best.
-        name: Name of the row, which replaces title and settings of the recipe.
-        scores: Heading → cell, if the cells are already compared. Then the row has no notes.
-    """
-
-    cells: Sequence[Cells]
-    row: ScoreRow | None = None
-    best_of: int = 1
-    name: str = ""
-    scores: Mapping[str, Score] | None = None
-
-
 def build(
-    blocks: Iterable[Sequence[ScoreRow | OwnRow]],
+    blocks: Iterable[Sequence[ScoreRow]],
     columns: Sequence[ScoreColumn],
     experiments: Sequence[Experiment],
     primary: str,
@@ -74,76 +49,77 @@ def build(
     first: Iterable[ScoreRow] = (),
     **about: Any,
 ) -> ScoreTable:
-    """Return the table of these blocks, with word overlap last.
+    """Return the table of these blocks, with the word overlap of the experiments last.
 
     Args:
-        blocks: Rows that stay together: reported and other finished rows, and rows of your experiments.
+        blocks: Rows that stay together: a reported row and the rows of your experiments.
         columns: Columns of the table.
-        experiments: Your experiments in the table, for the word overlap.
-        primary: Heading of the column that judges a row, and by which blocks are ranked.
-        ranked: Whether to rank the blocks, and to test only evaluators that judge. A paper's table has its own order.
+        experiments: Your experiments in the table.
+        primary: Heading of the column that judges a row.
+        ranked: Whether to rank the blocks by this column. A paper's table has its own order.
         first: Rows before all blocks.
         about: Fields of the table.
     """
-    made = [
-        [row if isinstance(row, ScoreRow) else measured_row(row, primary, only_judging=ranked) for row in block]
-        for block in blocks
-    ]
     if ranked:
-        made.sort(key=lambda rows: rank_by(primary, rows[0]))
+        blocks = sorted(blocks, key=lambda rows: rank_by(primary, rows[0]))
         about["ranking"] = primary
-    return ScoreTable(
-        columns=tuple(column.heading for column in columns),
-        rows=(*first, *(row for rows in made for row in rows), *word_overlap_row(experiments, columns)),
-        **about,
-    )
+    overlap = {}
+    for column in columns:
+        if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
+            overlap[column.heading] = Score(mean=values[0])
+    last = [ScoreRow(source="baseline", name=WORD_OVERLAP, scores=overlap)] if overlap else []
+    rows = (*first, *chain.from_iterable(blocks), *last)
+    return ScoreTable(columns=tuple(column.heading for column in columns), rows=rows, **about)
 
 
-def measured_row(own: OwnRow, primary: str, *, only_judging: bool) -> ScoreRow:
-    """Return a row with the marks of its cells, and with the verdict on the reported row that it reproduces.
+def measured_row(
+    cells: Sequence[Cells], primary: str, row: ScoreRow | None = None, *, name: str = "", ranked: bool = True
+) -> ScoreRow:
+    """Return a row of your experiments with the marks of its cells and with the verdict on the row that it reproduces.
 
     Args:
-        own: Experiments of the row.
+        cells: Cells of its experiments. Several only in a study, whose columns can have separate runs.
         primary: Heading of the cell that is tested first and has the verdict.
-        only_judging: Whether to test only evaluators that judge, as `compared_scores` does.
+        row: Row that they reproduce.
+        name: Name of the row, which replaces title and settings of the recipe.
+        ranked: Whether to test only evaluators that judge, as `compared_scores` does.
     """
-    compared = [compared_scores(*cells, only_judging=only_judging) for cells in own.cells if own.scores is None]
+    compared = [compared_scores(*of_one, only_judging=ranked) for of_one in cells]
     corrected = correct_row({heading: score for of_one in compared for heading, score in of_one.items()}, primary)
-    scores, notes = dict(own.scores or {}), list[str]()
-    for (experiment, *_), of_one in zip(own.cells, compared, strict=False):
+    scores, notes = dict[str, Score](), list[str]()
+    for (experiment, *_), of_one in zip(cells, compared, strict=True):
         marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
         scores |= {heading: corrected[heading].marked(**marks) for heading in of_one}
-        if of_one or len(own.cells) == 1:
-            unreadable = experiment.status == "unreadable"
-            doubts = {
-                NO_FILE: experiment.status == "missing",
-                UNREADABLE.format(why_unreadable(experiment.latest) if unreadable else ""): unreadable,
-                experiment.plan.text: experiment.plan.mode == "incomplete",
-                BEST_OF.format(own.best_of): not experiment.fresh,
-            }
-            notes += [doubt for doubt, holds in doubts.items() if holds]
-            notes += [*experiment.notes, *mixed_environments(experiment.results)]
-        if own.row is not None and own.row.paper and primary in of_one:
-            notes += verdict_note(experiment, own.row, corrected[primary])
-    first, row = own.cells[0].experiment, own.row
-    return ScoreRow(
-        source="measured",
-        name=own.name or first.latest.title,
-        paper=row and row.paper,
-        table=row and row.table,
-        reproduces=row and row.name,
-        recipe=first.recipe,
-        copies=first.names[1:],
-        recipe_hash=first.latest.recipe_hash if len(own.cells) == 1 else None,
-        experiment=first.latest.experiment,
-        settings=() if own.name else first.settings,
-        configurations=own.best_of,
-        model=first.latest.model,
-        language=first.latest.language,
-        seeds=tuple(sorted({seed for cells in own.cells for seed in cells.experiment.seeds})),
-        scores=scores,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+        if of_one or len(cells) == 1:
+            notes += experiment.remarks()
+        if row is not None and row.paper and primary in of_one:
+            notes += verdict_note(experiment, row, corrected[primary])
+    made = own_row(cells[0].experiment, row, name, scores=scores, notes=tuple(dict.fromkeys(notes)))
+    if len(cells) == 1:
+        return made
+    seeds = {seed for of_one in cells for seed in of_one.experiment.seeds}
+    return made.model_copy(update={"recipe_hash": None, "seeds": tuple(sorted(seeds))})
+
+
+def own_row(experiment: Experiment, row: ScoreRow | None, name: str, **fields: Any) -> ScoreRow:
+    """Return the row of an experiment next to the row that it reproduces or is compared with."""
+    latest = experiment.latest
+    about = {
+        "name": name or latest.title,
+        "paper": row and row.paper,
+        "table": row and row.table,
+        "reproduces": row and row.name,
+        "recipe": experiment.recipe,
+        "copies": experiment.names[1:],
+        "recipe_hash": latest.recipe_hash,
+        "experiment": latest.experiment,
+        "settings": () if name else experiment.settings,
+        "configurations": experiment.best_of,
+        "model": latest.model,
+        "language": latest.language,
+        "seeds": experiment.seeds,
+    }
+    return ScoreRow(source="measured", **{**about, **fields})
 
 
 def seeds_table(experiment: Experiment) -> ScoreTable:
@@ -177,28 +153,23 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float, str]:
     return score is None, -score.mean if score else 0.0, "" if heading else row.recipe or ""
 
 
-def paper_table(
-    key: str, identifier: str, runs: Sequence[Experiment], elsewhere: Collection[str] = ()
-) -> tuple[ScoreTable, bool]:
-    """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
-    shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
+def paper_table(key: str, identifier: str, runs: Sequence[Experiment]) -> ScoreTable:
+    """Return a paper's table with your runs below the rows that they reproduce."""
     table, reported = papers.load(key).tables[identifier], rows_of_table(key, identifier)
-    of_paper = [
-        (one, one.latest.paper) for one in shown if one.latest.paper is not None and one.latest.paper.key == key
-    ]
+    of_paper = [(one, one.latest.paper) for one in runs if one.latest.paper and one.latest.paper.key == key]
     by_name = {
         row.name: [  # runs of its recipe, or of another row of the paper with the same recipe
             one for one, own in of_paper if (own.table, own.row) == (identifier, row.name) or row.recipe in one.names
         ]
         for row in reported
     }
-    blocks: list[list[ScoreRow | OwnRow]] = []
+    primary, blocks = judging_column(table).name, []
     for row in reported:
         columns = columns_of_row(table, row, by_name)
-        blocks.append([row, *(OwnRow([Cells(one, columns, row.scores)], row) for one in by_name[row.name])])
-    own = [one for of_row in by_name.values() for one in of_row]
-    about = about_table(key, identifier)
-    return build(blocks, columns_of(table), own, judging_column(table).name, ranked=False, **about), bool(own)
+        cells = [Cells(one, columns, row.scores) for one in by_name[row.name]]
+        blocks.append([row, *(measured_row([one], primary, row, ranked=False) for one in cells)])
+    shown = list(chain.from_iterable(by_name.values()))
+    return build(blocks, columns_of(table), shown, primary, ranked=False, **about_table(key, identifier))
 
 
 def about_table(key: str, identifier: str, remarks: Iterable[str] = (), heading: str = "") -> dict[str, Any]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cse_cli.analysis.papers import find_reported_row, rows_of_table, table_of
+from cse_cli.analysis.papers import reported_row, rows_of_table, table_of
 from cse_cli.analysis.reproduced import Claim, Spread, claim_of
 from cse_cli.analysis.score_table import ScoreRow
 from cse_cli.core.results import STS_TASKS, Result, paper_average
@@ -64,7 +64,7 @@ def find_target(argument: str, overrides: Sequence[str] = (), unset: Sequence[st
         row, recipe = _find_row(key, address)
         return _paper_target(load(recipe, overrides, unset), row)
     loaded = load(argument, overrides, unset)
-    if (paper := loaded.recipe.paper) is not None and (found := find_reported_row(paper.key, paper.table, paper.row)):
+    if found := reported_row(loaded.recipe.paper):
         return _paper_target(loaded, found)
     if (measured := papers.measured_rows().get(recipe_name(argument))) is None:
         raise CseError(

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cse_cli.core.identity import Plan
-from cse_cli.core.results import STS_TASKS
-from tests.cse_cli.analysis.recorded import record
+from cse_cli.core.results import SERIES_FOLDER, STS_TASKS, write_series
+from cse_cli.runs.record import folder_of
+from tests.cse_cli.analysis.recorded import pairs, record
 from tests.support.command import cse, refused
 from tests.support.records import recorded
 
@@ -317,7 +318,8 @@ def test_seeds_without_pairs_are_compared_over_seeds_only(capsys):
 @pytest.mark.slow
 def test_other_data_are_not_compared_pair_by_pair_or_if_it_is_known_not_at_all(capsys):
     record(A, 0)
-    record(B, 0, fingerprints={"stsb/test": "e" * 64})
+    other = {name: values[::-1] for name, values in pairs("stsb", 0, 1.0).items()}
+    write_series({"stsb": other}, folder_of(record(B, 0)) / SERIES_FOLDER)
     metrics = {one["metric"]: one for one in document(capsys, A, B)["comparisons"][0]["metrics"]}
     assert metrics["stsb.spearman"]["on_pairs"] is None
     assert metrics["stsb.spearman"]["pairs_note"] == "the runs used different data for stsb"

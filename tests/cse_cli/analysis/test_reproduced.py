@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from cse_cli.analysis import reproduced
-from cse_cli.analysis.papers import find_reported_row, judging_column, table_of
+from cse_cli.analysis.papers import judging_column, reported_row, table_of
 from cse_cli.analysis.reproduced import TOLERANCE, Claim, Spread, compare_with_reproductions, position, verdict_text
 from cse_cli.analysis.score_table import measure
 from cse_cli.core.results import STS_TASKS, Result
@@ -21,7 +21,7 @@ from cse_cli.jobs.screen import print_results
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers import Reproduction
-from tests.cse_cli.analysis.leaderboard_runs import measured, result
+from tests.cse_cli.analysis.leaderboard_runs import IFCL, measured, result
 
 SIMCSE = 0.84
 """Standard deviation of simple-simcse's 50 seeds."""
@@ -213,7 +213,7 @@ def test_the_sentence(values, claim, parts):
 @pytest.mark.slow
 def test_the_leaderboard_has_the_verdict_on_the_row_that_runs_reproduce():
     runs = [result(seed, 76.0 + seed / 10) for seed in range(5)]
-    row = find_reported_row("ifcl", "sts_en", "IFCL-BERT base")
+    row = reported_row(IFCL)
     claim = reproduced.claim_of(row, judging_column(table_of(row)), "ifcl_en")
     text = verdict_text(reproduced.judge(measure([76.0 + seed / 10 for seed in range(5)]), claim), claim)
     assert (claim.heading, claim.value, text[:7]) == ("Avg", 77.8, "lower: ")

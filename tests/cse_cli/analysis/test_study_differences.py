@@ -262,7 +262,7 @@ def test_many_rows_are_readable(name):
     write_study(tables=FIGURE)
     record_rows(mine.ROWS[:2])
     lines = summary_lines(compare_rows(found(), mine.STUDY), "avg") * 26
-    lines = [type(one)(name.format(place), one.scores, one.tested) for place, one in enumerate(lines)]
+    lines = [one._replace(name=name.format(place)) for place, one in enumerate(lines)]
     with figure_style():
         figure = draw_differences(lines, "difference, mean Spearman × 100", Heading("Many", "of them"))
         figure.draw_without_rendering()

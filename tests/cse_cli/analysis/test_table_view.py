@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, overview
-from cse_cli.analysis.table_view import WRITERS, compact_table, legend_lines, print_compact, shown_lines
+from cse_cli.analysis.table_view import WRITERS, compact_table, legend_lines, print_compact, rows_of, shown_lines
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import PaperRow
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables, written
@@ -140,7 +140,7 @@ def test_a_difference_is_marked_and_bold_only_where_it_is_one():
     strong = re.findall(r"\*\*(.*?)\*\*", text)
     assert strong
     assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
-    told = legend_lines(tables(NEAR), "bold")
+    told = legend_lines(rows_of(tables(NEAR)), "bold")
     assert [line[0] for line in told[:-1]] == ["±", "≈", "▼", "?"]
     assert told[-1] == "bold: a statistically significant difference"
 
