@@ -21,7 +21,7 @@ from cse_cli.analysis.paired_tests import (
     shared_metrics,
     verdict,
 )
-from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
 from cse_cli.core.plans import SeedPlan
@@ -227,7 +227,6 @@ def _seeds(couple: Couple) -> list[int]:
 
 
 def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
-    """Return the plan of a comparison."""
     if not (shared := _seeds(couple)):
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.seeds))}" for method in couple)
         raise CseError(
@@ -279,7 +278,6 @@ def _other_data(metric: str, couple: Couple) -> str:
 
 
 def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:
-    """Return a comparison without corrections and conclusions."""
     first, second = couple
     seeds, compared = _seeds(couple), []
     chose = [(run.metric_for_best_model or "").rpartition(".") for method in couple for run in method.results]

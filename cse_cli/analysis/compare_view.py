@@ -274,7 +274,6 @@ def _difference_parts(document: ComparisonDocument) -> list[Part]:
 
 
 def _methods(document: ComparisonDocument) -> list[str]:
-    """Return letter, name, runs, model and settings hash of each method, and the remarks."""
     methods = []
     for one in document.sides:
         origin = f"from {one.made_from}" if one.made_from else f"{one.model}, hash {one.recipe_hash[:8]}"
@@ -322,7 +321,6 @@ def print_comparison(document: ComparisonDocument, *, details: bool = False) -> 
 
 
 def _print_parts(console: Console, parts: Sequence[Part]) -> None:
-    """Print the parts of a report with empty lines between them."""
     for place, part in enumerate(parts):
         if place:
             console.print()

@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 
 from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status, why_unreadable
 from cse_cli.core.formatting import grouped
-from cse_cli.core.identity import SHORT
+from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.runs.index import finished_runs
@@ -170,11 +170,7 @@ class Experiment:
     ) -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
-        Args:
-            evaluator: Name of an evaluator, or `avg` for the papers' average.
-            metric: Name of a metric. Default: the main one.
-            averaged: Evaluators of the average. Default: the seven English sets.
-            of: State of the encoder.
+        `avg` is the papers' average of the evaluators `averaged`. The default metric is the main one.
         """
         found: list[float | None] = []
         for scores in (getattr(result, of) for result in self.results):
@@ -291,28 +287,27 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
 
 def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     tags = []
-    for difference in one.latest.identity.differences(other.latest.identity):
-        if difference.part == "code":
-            tags.append(f"{difference} of {one.latest.finished:%Y-%m-%d %H:%M}")
-        elif difference.part != "scored":  # the evaluation data are below
-            named = f"weights of {difference.name}" if difference.part == "weights" else difference.part
-            tags.append(f"{named} {difference.first[:SHORT] or 'none'}")
-    tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
+    for each in _differing(one.latest, other.latest):
+        if each.part == "code":
+            tags.append(f"{each} of {one.latest.finished:%Y-%m-%d %H:%M}")
+        else:
+            named = {"weights": f"weights of {each.name}", "scored": each.name}.get(each.part, each.part)
+            tags.append(f"{named} {each.first.removeprefix('rows:')[:SHORT] or 'none'}")
     return replace(one, apart=tuple(dict.fromkeys((*one.apart, *tags))), notes=(*one.notes, note))
 
 
 def differences(first: Result, second: Result) -> list[str]:
     """Return the differences between the experiments and the evaluation data of two runs."""
     dates = f"{first.finished:%Y-%m-%d %H:%M} / {second.finished:%Y-%m-%d %H:%M}"
-    named = [one for one in first.identity.differences(second.identity) if one.part != "scored"]
-    return [f"{one} ({dates})" if one.part == "code" else str(one) for one in named] + [
-        f"evaluation data {name} {old[:SHORT]} / {new[:SHORT]}" for name, old, new in _other_data(first, second)
+    return [
+        f"{one} ({dates})" if one.part == "code" else str(one).replace("scored data", "evaluation data")
+        for one in _differing(first, second)
     ]
 
 
-def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
-    """Return the evaluation data that differ with both digests."""
+def _differing(first: Result, second: Result) -> list[Difference]:
+    """Return the differences of the experiments, then of the evaluation data, which records of 0.1 have, too."""
+    found = [one for one in first.identity.differences(second.identity) if one.part != "scored"]
     old, new = dict(evaluation_data(first)), dict(evaluation_data(second))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    first_of, second_of = ({name: of.get(name, "none").removeprefix("rows:") for name in names} for of in (old, new))
-    return [(name, first_of[name], second_of[name]) for name in names]
+    return found + [Difference("scored", name, old.get(name, ""), new.get(name, "")) for name in names]

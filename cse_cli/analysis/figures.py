@@ -40,13 +40,11 @@ from registry import papers
 from registry.papers import AVERAGE
 
 LABELS = {"measured": "this run", "untrained": "untrained"}
-"""Role → its label in a legend."""
 FILLS: dict[str, dict[str, Any]] = {
     "measured": {"facecolor": MEASURED, "edgecolor": MEASURED},
     "paper": {"facecolor": "white", "edgecolor": PAPER, "hatch": "/////"},
     "untrained": {"facecolor": "#dddddd", "edgecolor": UNTRAINED},
 }
-"""Role → style of its bars, distinct in gray as well."""
 POINTS: dict[str, dict[str, Any]] = {
     "untrained": {"s": 26, "facecolor": "white", "edgecolor": UNTRAINED, "linewidths": 1},
     "measured": {"s": 75, "color": MEASURED, "marker": "*"},
@@ -57,7 +55,6 @@ WIDE = 5
 ALIGNMENT, UNIFORMITY = "alignment", "uniformity"
 """Metrics of the evaluators that get a plane."""
 REPORTED = ("UNIF", "ALGN")
-"""Columns of a paper's table with uniformity and alignment."""
 SCATTERS = 3
 """Maximum number of scatter plots of a run. Each takes a quarter of a second."""
 BINS = 26
@@ -65,15 +62,12 @@ BINS = 26
 FEW = 40
 """Largest number of singular values that get a marker each."""
 Figures = Iterator[tuple[str, Figure]]
-"""Names and figures."""
 Bars = Mapping[str, tuple[str, Sequence[float | None]]]
 """Role → label, and one value or None for each task."""
 Steps = Sequence[tuple[int, float]]
-"""Step and value, ordered by step."""
 
 
 def _heading(result: Result, title: str, *evaluators: str, note: str = "") -> Heading:
-    """Return a heading with title, data, method and seed."""
     names = [name for evaluator in evaluators for name in result.scored_on.get(evaluator, ())]
     data = names[0] if names else ", ".join(evaluators)  # dataset/split
     if len(names) > 1:
@@ -283,13 +277,9 @@ def _spectra(result: Result, series: Mapping[str, Series]) -> Figures:
             yield evaluator, figure
 
 
-UniformityAlignment = tuple[float, float]
-"""Uniformity and alignment. Lower is better for both."""
-
-
 def _planes(result: Result) -> Figures:
     """Yield the run and its untrained encoder among the papers' points, with arrows to points derived from others."""
-    reported: dict[str, UniformityAlignment] = {}
+    reported: dict[str, tuple[float, float]] = {}  # uniformity and alignment
     sources: list[str] = []
     for paper in map(papers.load, papers.names()):
         for table in paper.tables.values():

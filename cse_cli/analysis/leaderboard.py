@@ -27,8 +27,7 @@ from cse_cli.analysis.papers import (
     table_of,
 )
 from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable, measure
-from cse_cli.analysis.studies import study_runs, study_table
-from cse_cli.analysis.tables import Cells, build, measured_row, paper_table, rank_by
+from cse_cli.analysis.tables import Cells, build, measured_row, paper_table, rank_by, study_runs, study_table
 from cse_cli.core.formatting import grouped
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name

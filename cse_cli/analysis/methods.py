@@ -13,7 +13,7 @@ from cse_cli.analysis.elsewhere import is_elsewhere, read_elsewhere, with_mean
 from cse_cli.analysis.experiments import Experiment, FinishedRuns, by_seed, group, last_finished
 from cse_cli.analysis.leaderboard import chosen_by_dev
 from cse_cli.analysis.origins import is_of_recipe, recipe_today
-from cse_cli.analysis.studies import StudyRuns, study_runs
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT
 from cse_cli.core.results import Result
@@ -28,7 +28,6 @@ BEST_OF = (
     "it has the best dev score of {} configurations of its recipe on these seeds. If you chose it by this score, the "
     "test finds too much, so run new seeds together first"
 )
-"""Note on a method that may be chosen by dev scores."""
 
 
 def find_methods(
@@ -41,11 +40,6 @@ def find_methods(
             results made elsewhere.
         finished: Finished runs.
         pairwise: Whether no method is the one that all others are compared with.
-
-    Raises:
-        CseError: If there are fewer than two, two share a run, one has no finished run, or the first row of a study is
-            compared with all others and has none.
-        UnknownNameError: If a name is not a recipe, a run or a study.
     """
     found: list[tuple[Experiment, str]] = []
     notes: list[str] = []
@@ -126,9 +120,7 @@ def find_method(name: str, results: Sequence[Result]) -> Experiment:
 def names_recipe(name: str, results: Iterable[Result]) -> bool:
     """Return whether `name` is the path or name of a recipe, or `recipe@seed`."""
     _, at, seed = name.rpartition("@")
-    if at and seed.isdecimal():
-        return True
-    if name.endswith(".toml") or bare_file(name, study=False):
+    if (at and seed.isdecimal()) or name.endswith(".toml") or bare_file(name, study=False):
         return True
     return any(is_of_recipe(run, name) for run in results)
 
@@ -175,13 +167,7 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
 def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Experiment], list[str]]:
     """Return each row of a study that has finished runs, without letters, and remarks on the other rows.
 
-    Args:
-        runs: Cells of the study with their runs.
-        argument: Name of the study in commands.
-        needs_first: Whether the first row must have runs, because the others are compared with it.
-
-    Raises:
-        CseError: If the study has several columns, or no finished run, or none of its first row.
+    `argument` is the name of the study in commands. `needs_first` is whether the first row must have runs.
     """
     if len(runs.study.columns) > 1:
         show = f"cse report {argument}"

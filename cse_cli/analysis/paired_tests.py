@@ -240,7 +240,6 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan)
 
 
 def _half(seeds: Paired) -> str:
-    """Return half the interval. Empty if the interval is unbounded."""
     return "" if seeds.low is None or seeds.high is None else f" ± {_size((seeds.high - seeds.low) / 2)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -37,10 +37,9 @@ from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.papers import reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
 from cse_cli.analysis.table_view import table_parts
-from cse_cli.analysis.tables import paper_table, seeds_table
-from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
+from cse_cli.analysis.tables import StudyRuns, own_table, paper_table, seeds_table, study_runs, study_table
+from cse_cli.core.formatting import counted, distinct, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import PaperRow, Result
 from cse_cli.core.stats import Paired, p_text, trend
 from cse_cli.core.tables import plain_table
@@ -58,7 +57,6 @@ from registry.errors import CseError
 from registry.papers import AVERAGE, reported_difference
 
 CURVE = "training_curve"
-"""Name of the figure that belongs to the section on training."""
 DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 ADDRESS = re.compile(r"[/\\]|://")
@@ -141,8 +139,9 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
     seeds, comparison = list(own.seeds), [] if other is None else comparison_parts(compare([other, own]))
     how = rerun(result, resolved, [result.seed])
     repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, resolved, seeds).command]
-    settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(noted).items()]
-    variables = noted.get("settings") or {}
+    variables: dict[str, str] = noted.get("settings") or {}
+    settings = {name: value for name, value in variables.items() if value and not ADDRESS.search(value)}
+    assignments = "".join(f"{name}={shlex.quote(value)} " for name, value in settings.items())
     whose, drawn = f"{result.title}, seed {result.seed}", list[SavedFigure]()
     for file in sorted((folder_of(run_id) / "figures").glob("*.svg")):
         if content := file.read_bytes():
@@ -170,11 +169,12 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "training_figures": [figure for figure in drawn if figure.name in in_training],
         "other_figures": [figure for figure in drawn if figure.name not in in_training],
         "measures": plain_table(["", "mean ± standard deviation over the seeds"], measures) if measures else None,
-        "environment": environment_facts([result], noted),
-        "packages": list(noted.get("packages") or ()),
+        "results": [result],
+        "noted": noted,
+        "settings": settings,
         "fingerprints": fingerprints(own.results),
         "directories": [name for name in ("CSE_DATA", "CSE_MODELS") if variables.get(name)],
-        "commands": commands([result], [f"{''.join(settings)}{command}" for command in repeats]),
+        "commands": commands([result], [f"{assignments}{command}" for command in repeats]),
     }
     return Report(result.title, "report_run.md.j2", values, drawn)
 
@@ -251,7 +251,6 @@ def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | No
 
 
 def _losses(run_id: str, whose: str) -> list[SavedFigure]:
-    """Return the loss of this run by step."""
     from cse_cli.analysis.figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
@@ -307,8 +306,9 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "figures": figures,
         "cells": plain_table(["", "recipe", "settings", "hash", "finished seeds"], rows),
         "cost": f"Training took {' and '.join(took)}, with its evaluations." if current else "",
-        "environment": environment_facts(current, {}) if current else {},
-        "packages": [],
+        "results": current,
+        "noted": {},
+        "settings": {},
         "fingerprints": fingerprints(current),
         "commands": commands(current, [f"cse run {Path(argument).name if Path(argument).is_absolute() else argument}"]),
     }
@@ -435,48 +435,6 @@ def commands(results: Sequence[Result], commands: Iterable[str]) -> str:
     commits = {result.versions.git for result in results if result.versions.git}
     checkout = [f"git checkout {commit}" for commit in commits] if len(commits) == 1 else []
     return "\n".join([*checkout, *commands])
-
-
-def environment_settings(noted: Mapping[str, Any]) -> dict[str, str]:
-    """Return the recorded environment variables without those that contain a directory."""
-    found: Mapping[str, str] = noted.get("settings") or {}
-    return {name: value for name, value in found.items() if value and not ADDRESS.search(value)}
-
-
-def environment_facts(results: Sequence[Result], noted: Mapping[str, Any]) -> dict[str, str]:
-    """Return device, versions, commit and time of runs, and the machine that one of them recorded.
-
-    Values that differ between the runs are listed.
-    """
-    versions = [result.versions for result in results]
-    rates = [result.sentences_per_second for result in results if result.sentences_per_second]
-    seconds = [result.seconds for result in results]
-    times = duration(fmean(seconds))
-    if len(seconds) > 1:
-        times = f"{times} per run, {duration(sum(seconds))} for {counted(len(seconds), 'run')}"
-    first, last = (date_and_time(end(result.finished for result in results)) for end in (min, max))
-    cpus, memory = noted.get("cpus"), noted.get("memory_gb")
-    machine = [
-        noted.get("platform"),
-        noted.get("processor"),
-        cpus and counted(int(cpus), "CPU core"),
-        memory and f"{memory} GB memory",
-    ]
-    return {
-        "device": distinct(result.device for result in results),
-        "CUDA devices": distinct(noted.get("cuda", ())),
-        "precision": distinct(result.precision for result in results),
-        "machine": ", ".join(str(part) for part in machine if part),
-        "commit of the recipe": distinct((one.git or "").replace("+", " with uncommitted changes") for one in versions),
-        "cse": distinct(one.cse for one in versions),
-        "Python": distinct(one.python for one in versions),
-        "torch": distinct(one.torch for one in versions),
-        "transformers": distinct(one.transformers for one in versions),
-        "settings": ", ".join(f"{name}={value}" for name, value in environment_settings(noted).items()),
-        "finished": first if first == last else f"{first} to {last}",
-        "training time": times,
-        "throughput": f"{fmean(rates):,.0f} training sentences per second" if rates else "",
-    }
 
 
 def fingerprints(results: Sequence[Result]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodF
 
 from cse_cli.analysis.compare import NONE, compare_rows
 from cse_cli.analysis.compare_view import BASELINE, OVERLAP, Line, baseline_of, summary_lines
-from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
     BLACK,
@@ -49,9 +49,7 @@ ROW, STEP, MEASURE = "row", "step", "measures."
 SECTIONS = ("data", "train", "evaluate")
 """Sections of a recipe whose settings need no component name in a label."""
 NAMED = 2
-"""Maximum number of recipe names in a heading."""
 LETTERS = 24
-"""Width of a name in letters, after which it is wrapped."""
 MARGIN = 0.12
 """Share of a range that stays empty at both ends."""
 RATIO = 2.0
@@ -85,7 +83,6 @@ def study_figure(runs: StudyRuns) -> Figure | None:
 
 
 def _heading(runs: StudyRuns) -> Heading:
-    """Return the title, the recipes, the number of seeds, the missing cells, and numbers from the paper's text."""
     study, current, made = runs.study, runs.current, [cell for cell, _ in runs.cells]
     counts = sorted({len(of_cell) for of_cell in current.values()})
     seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
@@ -314,7 +311,6 @@ def _line(cell: cells.Cell, spec: FigureSpec, heading: str) -> str:
 
 
 DIFFERENCE = "difference"
-"""Value of a figure's `x`."""
 _BETTER: dict[str, Any] = {"color": MEASURED, "marker": "o"}
 _WORSE: dict[str, Any] = {"color": CHOSEN, "marker": "s"}
 _STYLES: dict[str, dict[str, Any]] = {

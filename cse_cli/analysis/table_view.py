@@ -37,7 +37,6 @@ CHECKS = (
 MOST_NAMED = 6
 """Number of missing cells that a remark names."""
 EMPTY = Score(mean=0.0)
-"""Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
 
@@ -203,7 +202,6 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
 
 
 def _print(console: Console, table: ScoreTable, shown: Table, lines: Iterable[str]) -> None:
-    """Print a table with its heading and the lines below it."""
     console.print(Text(f"{table.heading}\n", "bold"))
     for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
         console.print(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -28,8 +28,7 @@ STUDIES = "studies"
 class Listing:
     """Components by kind, recipes and studies. None stands for a kind that is not listed.
 
-    Args:
-        broken: Plug-in → reason why it cannot be imported.
+    `broken` has the plug-ins that cannot be imported, with the reason.
     """
 
     components: dict[str, list[dict[str, Any]]]
@@ -49,9 +48,6 @@ class RecipeLine:
     """One recipe.
 
     Args:
-        name: Name of the recipe.
-        title: Title in its file, with a remark if the recipe is not valid.
-        path: File of the recipe.
         state: "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid". Empty if
             the recipe was not loaded. Then the following are empty, too.
         paper: Reported row that it reproduces.
@@ -81,53 +77,45 @@ class RecipeLine:
 
 
 def overview() -> Listing:
-    """Return the names of all components and recipes, and the studies without their content."""
-    extended = kinds_with_plugins()
-    components = {kind: _components(kind, extended) for kind in KINDS}
+    """Return the names of all components, recipes and studies, without reading the files of the latter two."""
     recipes = [RecipeLine(name, "", path) for name, path in all_recipes().items()]
-    return Listing(components, recipes, [{"name": name} for name in all_studies()], _broken())
+    return Listing(_components(KINDS), recipes, [{"name": name} for name in all_studies()], _broken())
 
 
 def listing(kind: str | None = None, *, in_full: bool = False) -> Listing:
-    """Return all components, recipes and studies, or those of one kind. `in_full` loads the recipes.
-
-    Raises:
-        UnknownNameError: If the kind does not exist.
-    """
+    """Return all components, recipes and studies, or those of one kind. `in_full` loads the recipes."""
     known = (*KINDS, RECIPES, STUDIES)
-    if kind not in (None, *known):
-        hint = suggestion(str(kind), known)
+    if kind is not None and kind not in known:
         raise UnknownNameError(
-            f"unknown kind '{kind}'.{hint}", f"use one of {', '.join(known)}", code="list.unknown_kind"
-        )
-    extended = kinds_with_plugins()
-    components = {name: _components(name, extended) for name in KINDS if kind in (None, name)}
-    recipes = recipe_lines(all_recipes(), in_full=in_full) if kind in (None, RECIPES) else None
-    studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, _broken())
+            f"unknown kind '{kind}'.{suggestion(kind, known)}", f"use one of {', '.join(known)}",
+            code="list.unknown_kind",
+        )  # fmt: skip
+    kinds = known if kind is None else (kind,)
+    recipes = recipe_lines(all_recipes(), in_full=in_full) if RECIPES in kinds else None
+    studies = [_study_line(name, path) for name, path in all_studies().items()] if STUDIES in kinds else None
+    return Listing(_components([one for one in KINDS if one in kinds]), recipes, studies, _broken())
 
 
 def _broken() -> dict[str, str]:
     return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
 
 
-def _components(kind: str, extended: set[str]) -> list[dict[str, Any]]:
-    """Return the components of a kind from the files of this package, or from their classes if there are plug-ins."""
-    if kind not in extended:
+def _components(kinds: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the components of each kind from the files of this package. With plug-ins, from their classes."""
+    extended, components = kinds_with_plugins(), {}
+    for kind in kinds:
         found = [(name, summary, "cse") for name, summary in summaries(kind).items()]
-    else:
-        registry = next(one for one in REGISTRIES if one.kind == kind)
-        found = [(entry.name, entry.summary, entry.distribution) for entry in registry]
-    return [{"kind": kind, "name": name, "summary": text, "distribution": origin} for name, text, origin in found]
+        if kind in extended:
+            registry = next(one for one in REGISTRIES if one.kind == kind)
+            found = [(entry.name, entry.summary, entry.distribution) for entry in registry]
+        components[kind] = [
+            {"kind": kind, "name": name, "summary": text, "distribution": origin} for name, text, origin in found
+        ]
+    return components
 
 
 def recipe_lines(files: Mapping[str, Path], *, in_full: bool) -> list[RecipeLine]:
-    """Return a line for each recipe. Uses no network.
-
-    Args:
-        files: Name → file.
-        in_full: Whether to load the recipes, so that state, paper, missing requirements and checks are known.
-    """
+    """Return a line for each recipe, without network. `in_full` loads them to know state, paper and needs."""
     if not in_full:
         return [RecipeLine(name, file_title(path), path) for name, path in files.items()]
     look_up, lines = cache(availability), []

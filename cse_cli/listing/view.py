@@ -12,7 +12,7 @@ from rich.text import Text
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.data.requirements import Availability
-from cse_cli.listing.inventory import Listing, RecipeLine
+from cse_cli.listing.inventory import Listing
 from cse_cli.recipe.files import shipped_name
 
 WIDE = 110
@@ -52,44 +52,32 @@ def print_listing(found: Listing, *, in_full: bool) -> None:
     """Print a table for each kind. `in_full` adds papers' rows and tables, needs, checks, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
-            _print_components(console, kind, lines)
-        if found.recipes is not None:
-            _print_recipes(console, found.recipes, in_full)
-        if found.studies is not None:
-            _print_studies(console, found.studies, in_full)
+            names = [(line["name"], line["summary"], line["distribution"]) for line in lines]
+            shown = 3 if any(origin != "cse" for *_, origin in names) else 2
+            _print_table(console, f"{kind} ({len(names)})", ("name", "summary", "from")[:shown], "lpl", names)
+        if (recipes := found.recipes) is not None:
+            texts = [(line.name, line.title, line.paper or "", needs(line.lacks), line.checks) for line in recipes]
+            columns = ("name", "title", "paper's row", "needs", "checks")
+            shown = 2 if not in_full else 5 if console.width >= WIDE else 4
+            _print_table(console, f"recipes ({len(texts)}): cse run NAME", columns[:shown], "lpppp", texts)
+        if (studies := found.studies) is not None:
+            rows = [(one["name"], one["title"], *(_size_of_study(one) if in_full else ())) for one in studies]
+            columns = ("name", "title", "paper's table", "rows", "seeds")[: 5 if in_full else 2]
+            _print_table(console, f"studies ({len(rows)}): cse run NAME", columns, "lpprr", rows)
 
 
-def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print the components of one kind, with their distribution if one is a plug-in."""
-    columns = {"name": "l", "summary": "p"}
-    rows = [[line["name"], line["summary"]] for line in lines]
-    if any(line["distribution"] != "cse" for line in lines):
-        columns["from"] = "l"
-        rows = [[*row, line["distribution"]] for row, line in zip(rows, lines, strict=True)]
-    _print_table(console, f"{kind} ({len(rows)})", columns, rows)
+def _size_of_study(study: Mapping[str, Any]) -> tuple[str, str, str]:
+    return study["paper"] or "", str(study["rows"]), str(len(study["seeds"]))
 
 
-def _print_recipes(console: Console, recipes: Sequence[RecipeLine], in_full: bool) -> None:
-    """Print the recipes. A terminal that is not wide has no space for the checks."""
-    columns = {"name": "l", "title": "p"}
-    rows = [[line.name, line.title] for line in recipes]
-    if in_full:
-        columns |= {"paper's row": "p", "needs": "p"}
-        rows = [[*row, line.paper or "", needs(line.lacks)] for row, line in zip(rows, recipes, strict=True)]
-    if in_full and console.width >= WIDE:
-        columns |= {"checks": "p"}
-        rows = [[*row, line.checks] for row, line in zip(rows, recipes, strict=True)]
-    _print_table(console, f"recipes ({len(rows)}): cse run NAME", columns, rows)
-
-
-def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:
-    columns = {"name": "l", "title": "p"}
-    rows = [[study["name"], study["title"]] for study in studies]
-    if in_full:
-        columns |= {"paper's table": "p", "rows": "r", "seeds": "r"}
-        more = [(study["paper"] or "", str(study["rows"]), str(len(study["seeds"]))) for study in studies]
-        rows = [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
-    _print_table(console, f"studies ({len(rows)}): cse run NAME", columns, rows)
+def _print_table(
+    console: Console, heading: str, columns: Sequence[str], align: str, rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table with a heading. The rows and `align` may have more columns, which are not shown."""
+    count = len(columns)
+    console.print(Text(heading, "bold"))
+    console.print(as_rich(plain_table(columns, [row[:count] for row in rows], align=align[:count])))
+    console.print()
 
 
 def needs(lacks: Sequence[Availability]) -> str:
@@ -115,13 +103,6 @@ def needs(lacks: Sequence[Availability]) -> str:
 def _size(count: int) -> str:
     rounded = 10_000 <= count < 1_000_000 or SMALL <= count < 1_000_000_000
     return decimal(count, precision=0 if rounded else 1)
-
-
-def _print_table(console: Console, heading: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a heading. `columns` contains the alignment of each column."""
-    console.print(Text(heading, "bold"))
-    console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
-    console.print()
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:

@@ -17,14 +17,13 @@ from tests.cse_cli.analysis import compared_study as mine
 from tests.cse_cli.analysis.compared_study import record_row, record_rows, write_study
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
+from tests.support.command import document as json_of
 
 pytestmark = pytest.mark.usefixtures("folder", "home")
 
 
 def document(capsys, *arguments: str) -> dict:
-    code, out, err = cse("compare", *arguments, "--bootstrap", "100", "--json", capsys=capsys)
-    assert (code, err) == (0, "")
-    return json.loads(out)
+    return json_of(capsys, "compare", *arguments, "--bootstrap", "100")
 
 
 def shown(capsys, monkeypatch, *arguments: str) -> str:

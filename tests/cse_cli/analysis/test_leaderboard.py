@@ -124,7 +124,6 @@ LOW = [result(seed, 20.0 + seed / 100) for seed in range(3)]
         (LOW, "changed", "stale"),
         ([one.model_copy(update={"test_selected": True}) for one in LOW], "current", "test-selected"),
     ],
-    ids=["one seed", "changed recipe", "selected by test"],
 )
 def test_a_doubt_is_marked_once_and_never_significant(results, status, mark):
     (row,) = ours(rows(results, status))

@@ -65,14 +65,11 @@ RAN = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" *
     ("query", "encoders", "recipes"),
     [
         ({}, {"bert-base", "mini_en", "zh"}, {"ifcl_en", "mini/ifcl_en", "other"}),
-        ({"recipes": ["mini/ifcl_en"]}, {"mini_en"}, {"mini/ifcl_en"}),
         ({"recipes": ["mini/ifcl_en", "other"]}, {"mini_en", "zh"}, {"mini/ifcl_en", "other"}),
         ({"language": "zh"}, {"zh"}, {"other"}),
         ({"encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
         ({"community": True, "encoder": "roberta-large"}, {"roberta-large"}, set()),
         ({"community": True, "encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
-        ({"community": True, "recipes": ["ifcl_en"]}, {"bert-base"}, {"ifcl_en"}),
-        ({"community": True, "language": "zh"}, {"zh"}, {"other"}),
         ({"community": True, "language": "en"}, {*LISTED, "mini_en"}, {"ifcl_en", "mini/ifcl_en"}),
     ],
 )

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import summary_lines
 from cse_cli.analysis.experiments import read_finished_runs
-from cse_cli.analysis.studies import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import draw_differences, study_figure
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.study import load_study

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.experiments import FinishedRuns
-from cse_cli.analysis.studies import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import equal_spans, fit_together, study_curves, study_figure, study_points
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
