@@ -104,9 +104,7 @@ def test_only_what_differs_in_the_recipes(capsys):
     ("part", "first", "second", "key"),
     [
         ("weights", {"encoders.online": "ab" * 32}, {"encoders.online": "cd" * 32}, "weights of encoders.online"),
-        ("weights", {"encoders.online": "ab" * 32}, {"encoders.online": "ab" * 32}, None),
         ("weights", {"encoders.online": "ab" * 32}, {"encoders.other": "cd" * 32}, None),  # differs in the recipes
-        ("code", {"losses.info_nce": "ab" * 32}, {"losses.info_nce": "cd" * 32}, "code of losses.info_nce"),
         ("text", "ab" * 32, "cd" * 32, "text"),
     ],
 )

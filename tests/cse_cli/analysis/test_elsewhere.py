@@ -15,7 +15,6 @@ import pytest
 
 from cse_cli.analysis.elsewhere import EVALUATORS, is_elsewhere, read_elsewhere
 from cse_cli.core.results import STS_TASKS
-from cse_cli.core.stats import compare_paired
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
 from tests.support.command import document as json_of
@@ -275,19 +274,6 @@ def test_nothing_that_trains_is_imported():
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert "ifcl is" in done.stdout
     assert "AssertionError" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_script_that_stops_at_the_first_small_p_is_wrong_in_at_most_five_of_a_hundred_experiments(capsys):
-    drawn = np.random.default_rng(7).normal(70, 0.5, (1000, 2, 8))
-    looks = range(2, 9)  # one after each seed from the second on
-    p = [[compare_paired(range(n), a[:n].tolist(), b[:n].tolist()).p_anytime for n in looks] for a, b in drawn]
-    assert sum(min(of_one) < 0.05 for of_one in p) <= 50
-    for (a, b), of_one in zip(drawn[:10], p, strict=False):  # the command prints the same p
-        for n, expected in zip(looks, of_one, strict=True):
-            lines = "".join(f"a,{seed},t,{a[seed]}\nb,{seed},t,{b[seed]}\n" for seed in range(n))
-            (comparison,) = document(capsys, written(lines))["comparisons"]
-            assert comparison["metrics"][0]["over_seeds"]["p_adjusted"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_method_has_one_experiment_for_all_its_seeds():

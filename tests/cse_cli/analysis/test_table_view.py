@@ -122,16 +122,6 @@ def line_of(text, label):
     return found
 
 
-@pytest.mark.parametrize("columns", [80, 200])
-def test_a_terminal_shows_every_number_whole(columns, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    text = re.sub(r"\x1b\[[0-9;]*m", "", written("table", NEAR))
-    assert {len(line) for line in text.split("\n") if "──" in line} <= set(range(70, columns + 1))
-    for number in ("71.57", "71.74", "−10.61▼", "+0.17≈", "75.68?"):
-        assert number in text
-
-
 def test_a_difference_is_marked_and_bold_only_where_it_is_one():
     text = written("md", NEAR)
     line = line_of(text, "| &emsp;to IFCL-BERT base")
