@@ -175,7 +175,7 @@ def planned(settings: str, first_seed: int, scores: Floats, made: datetime) -> E
 
 def seems_different(best: Experiment, reference: Reference, baseline: Floats) -> bool:
     """Return whether the program calls the best configuration different. `baseline` are scores of an equal method."""
-    layout = ScoreLayout((ScoreColumn("test", "test", "spearman"),), ranked_by="test")
+    layout = ScoreLayout((ScoreColumn("test", "test", "spearman"),), "test")
     if reference == "a baseline":
         plan = best.results[0].plan
         assert plan is not None

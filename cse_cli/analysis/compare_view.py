@@ -204,17 +204,18 @@ COLORS = "green: the second method is better; red: it is worse; no color: chance
 
 def legend_lines(document: ComparisonDocument) -> list[str]:
     """Return the meaning of the tables' columns and their corrections."""
+    every = [one for comparison in document.comparisons for one in comparison.metrics]
     lines = [
         "p: two-sided paired test over seeds; needed: seeds that find the difference in 80 % of tries, if it and the "
         "standard deviation of these seeds are the true ones",
         *_mode_lines(document),
         "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant",
     ]
-    if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
+    if len(every) > len(document.comparisons):
         lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
         lines.append(f"{document.corrected_for} comparisons and their intervals share the 5 % (Bretz et al. 2009)")
-    if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
+    if any(one.on_pairs for one in every):
         lines.append(
             f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds, "
             "interval not corrected"

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from types import MappingProxyType
 from typing import NamedTuple, get_args
 
 from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status, why_unreadable
 from cse_cli.core.formatting import grouped
 from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
+from cse_cli.core.results import Result
 from cse_cli.runs.index import finished_runs
-from registry.papers import AVERAGE
 
 SETTINGS_SHOWN = 3
 """Number of changed settings that a label shows."""
@@ -165,23 +163,6 @@ class Experiment:
         """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
         return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
 
-    def values(
-        self, evaluator: str, metric: str | None = None, averaged: Sequence[str] = STS_TASKS, *, of: State = "scores"
-    ) -> list[float]:
-        """Return the score of every seed. Empty if one seed lacks it.
-
-        `avg` is the papers' average of the evaluators `averaged`. The default metric is the main one.
-        """
-        found: list[float | None] = []
-        for scores in (getattr(result, of) for result in self.results):
-            metrics = scores.get(evaluator, {})
-            if evaluator == AVERAGE:
-                found.append(paper_average(scores, averaged, metric or RANKED))
-            else:
-                found.append(metrics.get(metric or next(iter(metrics), "")))  # the main metric is the first one
-        known = [value for value in found if value is not None]
-        return known if len(known) == len(found) else []
-
 
 @dataclass(frozen=True)
 class FinishedRuns:
@@ -207,51 +188,44 @@ def read_finished_runs() -> FinishedRuns:
     return FinishedRuns([run.result for run in runs if run.result is not None], cells, changes=changes)
 
 
-def group(
-    results: Iterable[Result],
-    changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    *,
-    tags: Mapping[str, str] = MappingProxyType({}),
-    status: RecipeStatus | None = None,
-    pool: bool = False,
-) -> list[Experiment]:
+def group(runs: FinishedRuns, *, pool: bool = False) -> list[Experiment]:
     """Return results as experiments, those with other evaluation data apart. `pool` merges those with equal settings.
 
     A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
-    or a later run of the same experiment, reproduce. `changes`, `tags` and `status` are those of `FinishedRuns`.
+    or a later run of the same experiment, reproduce.
     """
     placed: list[_Placed] = []
-    ordered = sorted(results, key=lambda run: run.finished)
+    ordered = sorted(runs.results, key=lambda run: run.finished)
     recipes = {(run.source, run.recipe): run for run in ordered}
     origins = {key: origin_of(run) for key, run in recipes.items()}
     names = names_of({origins[key]: run.recipe for key, run in recipes.items()})
     statuses: dict[tuple[object, ...], RecipeStatus] = {}
     for run in ordered:
-        changed, origin = tuple(changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
+        changed, origin = tuple(runs.changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
         key = (origin, run.recipe_hash, run.model, changed)
         if key not in statuses:
-            statuses[key] = status or recipe_status(run, changed)
+            statuses[key] = runs.status or recipe_status(run, changed)
         placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
-    rows = {one.group: one.paper for one in placed if one.paper is not None}
+    rows = {one.group: one.run.paper for one in placed if one.run.paper and one.status != "other_model"}
     with_rows = []
     for one in placed:
-        row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
+        row = None if one.status == "other_model" else one.run.paper or rows.get(one.group)
         same = row == one.run.paper
         with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
     groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
     found: list[Experiment] = []
     for members in groups.values():  # in the order in which they finished
-        runs, of_files = [one.run for one in members], {one.origin: one.status for one in members}
+        seeds, of_files = [one.run for one in members], {one.origin: one.status for one in members}
         files = sorted(of_files, key=lambda origin: get_args(RecipeStatus).index(of_files[origin]))
-        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+        first_runs = list({run.experiment: run for run in reversed(seeds)}.values())[::-1]
         merged = [each for first, second in pairwise(first_runs) for each in differences(first, second)]
         experiment = Experiment(
-            results=tuple(by_seed(runs).values()),
+            results=tuple(by_seed(seeds).values()),
             status=of_files[files[0]],
             names=tuple(dict.fromkeys(names[origin] for origin in files)),
             origin=files[0],
             changes=next((one.changes for one in reversed(members) if one.changes), ()),
-            cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
+            cell=next(filter(None, (runs.tags.get(run.run_id or "", "").rstrip("/") for run in reversed(seeds))), ""),
             notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
         )
         found.append(experiment)
@@ -274,10 +248,6 @@ class _Placed(NamedTuple):
     origin: str
     status: RecipeStatus
     changes: tuple[str, ...]
-
-    @property
-    def paper(self) -> PaperRow | None:
-        return None if self.status == "other_model" else self.run.paper
 
 
 def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cse_cli.analysis.experiments import group
+from cse_cli.analysis.experiments import FinishedRuns, group
 from cse_cli.analysis.tables import paper_table
 from cse_cli.core.plotting import (
     BLACK,
@@ -147,7 +147,7 @@ def _finite(points: Steps) -> tuple[list[int], list[float]]:
 def _task_bars(result: Result) -> Figures:
     """Yield the bars next to the paper's row that the run reproduces, else one chart for each shared metric."""
     paper = result.paper
-    (experiment,) = group([result])
+    (experiment,) = group(FinishedRuns([result]))
     if paper is not None and experiment.latest.paper is not None:
         shown = paper_table(paper.key, paper.table, [experiment])
         scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}

@@ -74,12 +74,6 @@ class LeaderboardQuery:
         """Whether the tables are those of papers."""
         return self.paper is not None or self.table is not None
 
-    def selects(self, result: Result) -> bool:
-        """Return whether a run has one of the recipes and the language."""
-        if self.recipes and not any(is_of_recipe(result, recipe) for recipe in self.recipes):
-            return False
-        return self.language in (None, result.language)
-
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the selected tables. Unknown names are errors."""
@@ -106,8 +100,10 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
             )
     languages = [*(one.language for one in runs.results), *(row.language for row in reported_rows())]
     _check_name(query.language, query.language, languages, "language", code="leaderboard.unknown_language")
-    selected = [result for result in runs.results if query.selects(result)]
-    ran = [*group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool), *elsewhere]
+    selected = [one for one in runs.results if query.language in (None, one.language)]
+    if query.recipes:
+        selected = [one for one in selected if any(is_of_recipe(one, recipe) for recipe in query.recipes)]
+    ran = [*group(replace(runs, results=selected), pool=query.pool), *elsewhere]
     if query.encoder is not None:
         encoders = [*reported_encoders(), *map(encoder_of, ran)]
         _check_name(query.encoder, query.encoder_name, encoders, "encoder", code="leaderboard.unknown_encoder")
@@ -128,7 +124,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         # The studies with the paper's encoders come first.
         of_paper = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
         studies = [study_runs(one, found, pool=query.pool) for one in of_paper]
-        started = [study for study in studies if study.any]
+        started = [study for study in studies if study.experiments]
         tables += [study_table(study, *address) for study in started]
         in_studies = {cell.hash for study in started for cell, _ in study.cells}
         table = paper_table(*address, [one for one in ran if one.latest.recipe_hash not in in_studies])
@@ -200,10 +196,6 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     """Return the paper and the identifier of each selected table.
 
     `table` is "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier.
-
-    Raises:
-        UnknownNameError: If there is no such paper or table.
-        CseError: If the address is a figure, or the arguments name different papers.
     """
     key, slash, name = (table or "").rpartition("/")
     if slash and paper not in (None, key):
@@ -268,7 +260,7 @@ def encoder_table(
         primary,
         first=_untrained(encoder, columns, chosen),
         kind="encoder",
-        heading=f"{encoder}{language and f' ({language})'}{layout.unit_text}",
+        heading=f"{encoder}{language and f' ({language})'}{layout.unit}",
         encoder=encoder,
         language=language,
         remarks=remarks,
@@ -414,7 +406,7 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
             chosen,
             primary,
             kind="community",
-            heading=f"{name}: {papers.LISTS[which]}{layout.unit_text}",
+            heading=f"{name}: {papers.LISTS[which]}{layout.unit}",
             encoder=model_name(name),
             language=COMMUNITY_LANGUAGE,
             table=which,

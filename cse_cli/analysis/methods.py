@@ -158,7 +158,7 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         differing = "; ".join(map(str, other.identity.differences(last.identity)))
         notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
     own = by_seed(run for run in runs if run.experiment == last.experiment)
-    for best in chosen_by_dev(group(named, status="current"), every=False):
+    for best in chosen_by_dev(group(FinishedRuns(named, status="current")), every=False):
         if best.latest.experiment == last.experiment and not best.fresh:
             notes.append(BEST_OF.format(best.best_of))
     return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))

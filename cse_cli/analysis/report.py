@@ -39,7 +39,7 @@ from cse_cli.analysis.papers import reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.analysis.table_view import table_parts
 from cse_cli.analysis.tables import StudyRuns, own_table, paper_table, seeds_table, study_runs, study_table
-from cse_cli.core.formatting import counted, distinct, mean_text, seed_list, signed, to_toml
+from cse_cli.core.formatting import counted, distinct, grouped, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import PaperRow, Result
 from cse_cli.core.stats import Paired, p_text, trend
 from cse_cli.core.tables import plain_table
@@ -51,7 +51,7 @@ from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
-from cse_cli.runs.scores import headlines, main_metrics
+from cse_cli.runs.scores import headlines, main_metrics, metric_value
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE, reported_difference
@@ -133,7 +133,7 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
     same = {**by_seed(one for one, differing in candidates if not differing), result.seed: result}
     # The paper's row may be newer than some of the seeds.
     of_row = [same[seed].model_copy(update={"paper": result.paper}) for seed in sorted(same)]
-    (own,) = group(of_row, {run_id: run.about.changes})
+    (own,) = group(FinishedRuns(of_row, changes={run_id: run.about.changes}))
     own = replace(own, letter="B", name=f"{result.recipe} (this report)")
     other = None if baseline is None else _find_baseline(run, own, baseline, results)
     seeds, comparison = list(own.seeds), [] if other is None else comparison_parts(compare([other, own]))
@@ -201,12 +201,10 @@ def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Se
 def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     """Yield notes that a reader needs before comparing the scores."""
     result = runs.runs[run.result.seed] if run.result else runs.latest
-    metrics: dict[str, list[str]] = {}
-    for evaluator, metric in main_metrics(result.scores).items():
-        metrics.setdefault(metric.rpartition(".")[2], []).append(evaluator)
+    metrics = grouped(main_metrics(result.scores), lambda evaluator: next(iter(result.scores[evaluator])))
     names = [f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items()]
     yield f"Main metric of each evaluator: {'; '.join(names)}."
-    if runs.values(AVERAGE):
+    if all(metric_value(one.scores, AVERAGE) is not None for one in runs.results):
         yield "Avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
     if result.metric_for_best_model is not None:
         yield f"{result.metric_for_best_model} selected the scored checkpoint, so its own score is optimistic."
@@ -269,7 +267,7 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
 
     runs = study_runs(load_study(argument), finished)
     study = runs.study
-    if not runs.any:
+    if not runs.experiments:
         raise CseError(f"no run of '{study.name}' has finished", f"cse run {argument}", code="report.no_finished_run")
     first, current = runs.cells[0][0], [result for of_cell in runs.current.values() for result in of_cell]
     svg = as_svg(lambda: study_figure(runs))

@@ -30,10 +30,11 @@ from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.papers import judging_column, reported_row, rows_of_table, table_of
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.formatting import counted
-from cse_cli.core.results import STS_TASKS, Result, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, Result, paper_average
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
 from cse_cli.recipe.files import bare_file, name_of, recipe_name, shipped
 from cse_cli.recipe.load import LoadedRecipe, changed, load
+from cse_cli.runs.scores import metric_value
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE, Column, DoubtfulPoint, Reproduction
@@ -69,8 +70,6 @@ class Claim(BaseModel, frozen=True):
     """A reported number.
 
     Args:
-        heading: Heading of the score.
-        value: Number.
         digits: Number of reported decimals.
         runs: Number of runs behind it.
         best: Whether it is the best of these runs instead of their mean.
@@ -91,14 +90,11 @@ class Verdict(BaseModel, frozen=True):
     """Verdict, and the numbers that lead to it.
 
     Args:
-        mean: Mean of your seeds.
-        std: Sample standard deviation of your seeds. None for one seed.
-        n: Number of your seeds.
+        n: Number of your seeds, with `mean` and sample standard deviation `std`.
         sigma: Standard deviation of the interval. None if it is unknown.
         freedom: Degrees of freedom of `sigma`. None without training, where every run has the same score.
         pooled: Whether published runs are part of `sigma`.
-        low: Lower end of the interval for the reported number. None without an interval.
-        high: Upper end.
+        low: Lower end of the interval for the reported number, up to `high`. None without an interval.
         level: Level of the interval. None without a test: without training, every run has the same score.
         more_seeds: Number of additional seeds that are expected to suffice. 0 for a decided verdict. One more than
             `MOST_SEEDS` means more than those.
@@ -200,17 +196,12 @@ def claim_of(row: ScoreRow, column: Column, recipe: str) -> Claim:
     )
 
 
-def verdict_note(experiment: Experiment, row: ScoreRow, score: Score | None) -> list[str]:
+def verdict_note(experiment: Experiment, row: ScoreRow, score: Score) -> list[str]:
     """Return the verdict on a reported row that runs reproduce, as a note on their row of the leaderboard.
 
-    A single seed has a note only if others published runs of the recipe.
-
-    Args:
-        experiment: Your runs.
-        row: Reported row.
-        score: Score of your runs in the column that judges a row, compared with the reported one.
+    `score` is theirs in the column that judges a row. A single seed has a note only if others published runs.
     """
-    if score is None or not score.comparable or experiment.stale or experiment.test_selected:
+    if not score.comparable or experiment.stale or experiment.test_selected:
         return []
     table = table_of(row)
     column = judging_column(table)
@@ -225,7 +216,6 @@ def verdict_note(experiment: Experiment, row: ScoreRow, score: Score | None) -> 
 
 FEWEST = 20
 """Smallest number of runs for which a percentile is more informative than a count."""
-METRIC = "spearman"
 
 
 def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False) -> list[str]:
@@ -253,11 +243,9 @@ def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False
         lines.append(f"{one.n} independent runs of {one.paper}: {numbers} ({address}{note})")
     sources = len(lines)
     for result in unchanged:  # its average, and the tasks outside their range
-        values: dict[str, float] = {}
-        for score in known:
-            value = paper_average(result.scores, STS_TASKS, METRIC)
-            value = value if score == AVERAGE else result.scores.get(score, {}).get(METRIC)
-            values |= {} if value is None else {score: value}
+        metrics = {score: score if score == AVERAGE else f"{score}.{RANKED}" for score in known}
+        measured = {score: metric_value(result.scores, metric) for score, metric in metrics.items()}
+        values = {score: value for score, value in measured.items() if value is not None}
         outside = [
             score for score, value in values.items() if not known[score].low <= round(value, 2) <= known[score].high
         ]
@@ -330,12 +318,7 @@ class Target:
 
 
 def find_target(argument: str, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> Target:
-    """Return the target that a recipe, or a row such as "ifcl/1/IFCL-BERT base", names.
-
-    Raises:
-        UnknownNameError: If there is no such paper, table, row or recipe.
-        CseError: If the row cannot be reproduced by a recipe, or the recipe reproduces no row.
-    """
+    """Return the target that a recipe, or a row such as "ifcl/1/IFCL-BERT base", names."""
     key, slash, address = argument.partition("/")
     names_a_file = argument.endswith(".toml") or bare_file(argument, study=False) is not None
     if not names_a_file and key in papers.names() and slash:
@@ -357,17 +340,17 @@ def find_target(argument: str, overrides: Sequence[str] = (), unset: Sequence[st
             "omit --unset",
             code="reproduce.not_comparable",
         )
-    others = Spread(len(measured.seeds), measured.std(measured.judged), "measured by this project")
-    claim = Claim(
-        heading=measured.judged,
-        value=measured.mean(measured.judged),
-        runs=len(measured.seeds),
-        tolerance=measured.tolerance,
-        others=others,
-    )
-    source = f"{measured.command} ({measured.date}, {measured.machine}, {measured.versions})"
+    judged, runs = measured.judged, len(measured.seeds)
+    others = Spread(runs, measured.std(judged), "measured by this project")
     return Target(
-        loaded, f"{measured.recipe}, measured by this project", source, claim, (measured.judged,), measured.metric
+        loaded=loaded,
+        name=f"{measured.recipe}, measured by this project",
+        source=f"{measured.command} ({measured.date}, {measured.machine}, {measured.versions})",
+        claim=Claim(
+            heading=judged, value=measured.mean(judged), runs=runs, tolerance=measured.tolerance, others=others
+        ),
+        evaluators=(judged,),
+        metric=measured.metric,
     )
 
 

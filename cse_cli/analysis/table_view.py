@@ -262,8 +262,7 @@ def shown_lines(table: ScoreTable) -> list[Line]:
 def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]) -> Table:
     """Return rank, method, paper, published score, your score, and your gain or the recipe that you can run.
 
-    The method is the published name with the settings of your runs, or the recipe of your runs. Columns without text
-    are omitted.
+    Columns without text are omitted.
     """
     column, shorts = table.shown_column, [papers.load(key).short for key in papers.names()]
     rows = []
@@ -377,11 +376,8 @@ def to_json(tables: Sequence[ScoreTable]) -> str:
 
 
 WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
-    "md": to_markdown,
-    "csv": to_csv,
-    "json": to_json,
-    "latex": to_latex,
-}
+    "md": to_markdown, "csv": to_csv, "json": to_json, "latex": to_latex
+}  # fmt: skip
 
 
 def write_page(tables: Sequence[ScoreTable], path: Path) -> None:

@@ -229,11 +229,10 @@ OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, no
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """Cells of a study, each with its runs or None, and the settings that its trials chose.
-
-    Tuned rows have the chosen settings. Those without a choice have no cell.
+    """Cells of a study, each with its runs or None. Tuned rows have the chosen settings, or no cell without a choice.
 
     Args:
+        choices: Settings that the trials of tuned rows chose.
         tried: Runs of the trials.
         outdated: Tuned rows whose trials ran with other settings than their recipe has now.
     """
@@ -245,9 +244,9 @@ class StudyRuns:
     outdated: Sequence[str] = ()
 
     @property
-    def any(self) -> bool:
-        """Whether any cell has runs."""
-        return any(runs is not None for _, runs in self.cells)
+    def experiments(self) -> list[Experiment]:
+        """Runs of all cells that have some."""
+        return [runs for _, runs in self.cells if runs is not None]
 
     @property
     def current(self) -> dict[str, list[Result]]:
@@ -262,8 +261,7 @@ class StudyRuns:
 
     def unchosen_rows(self) -> list[str]:
         """Return the names of the tuned rows that have no cell, because none of their trials has finished."""
-        chosen = {cell.row for cell, _ in self.cells}
-        return [row for row in self.rows if row not in chosen]
+        return [row for row in self.rows if row not in {cell.row for cell, _ in self.cells}]
 
     def rows_without_runs(self) -> list[str]:
         """Return the names of the rows of which no cell has runs."""
@@ -312,7 +310,7 @@ def study_runs(study: Study, finished: FinishedRuns, *, pool: bool = False) -> S
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         last = last_finished(runs).recipe_hash if runs else ""
         status: RecipeStatus = "current" if current else "changed"
-        same = group((run for run in runs if run.recipe_hash == last), status=status, pool=pool)
+        same = group(FinishedRuns([run for run in runs if run.recipe_hash == last], status=status), pool=pool)
         found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
 
@@ -332,7 +330,7 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
             found.append(Cells(experiment, own, row.scores if same_encoder else {}))
         own_row = [measured_row(found, primary, row, name=row.name, ranked=False)] if found else []
         blocks.append([row, *own_row])
-    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
+    shown = runs.experiments
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
     named = {name for own in runs.study.columns for name in own.names}
@@ -367,7 +365,7 @@ def own_table(runs: StudyRuns) -> ScoreTable:
             made = [own_column(score, experiment.latest, name, averaged) for name, (score, averaged) in scores.items()]
             columns = {column.heading: column for column in made} | columns
             own.append(Cells(experiment, made, {}))
-    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
+    shown = runs.experiments
     return build(
         [
             [

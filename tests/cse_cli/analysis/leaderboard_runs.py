@@ -69,7 +69,7 @@ def measured(results, status="current", **query):
 
 def rows(results, status="current", paper=None, table=None):
     """Return the rows of the papers' tables in which a run stands; of one table's even where none does."""
-    ran = group(results, status=status)
+    ran = group(FinishedRuns(results, status=status))
     found = [paper_table(*address, ran) for address in find_tables(paper, table)]
     return [row for shown in found if ours(shown) or table for row in shown.rows]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import group, read_finished_runs
+from cse_cli.analysis.experiments import FinishedRuns, group, read_finished_runs
 from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
 from cse_cli.analysis.origins import changed_settings, recipe_status, recipe_today
 from cse_cli.core.identity import Identity, Plan
@@ -88,8 +88,8 @@ def test_pooled_settings_are_one_row_that_is_named_so_and_has_no_plan(form):
     text = " ".join(written(form, results, pool=True).split())
     assert "-pool settings: runs with equal settings" in text.replace("{", "").replace("}", "")
     assert "pooled: text 1f914d36 / 5cfa3ca1" in text
-    (planned,) = group([run(seed, TEXTS[0], plan=plan) for seed in (0, 1)], status="current")
-    (pooled,) = group(results, status="current", pool=True)
+    (planned,) = group(FinishedRuns([run(seed, TEXTS[0], plan=plan) for seed in (0, 1)], status="current"))
+    (pooled,) = group(FinishedRuns(results, status="current"), pool=True)
     assert (planned.plan.mode, pooled.plan.mode) == ("planned", "anytime")
 
 
@@ -113,8 +113,8 @@ def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
         ]
 
     before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    assert [c.plan.mode for c in group(seeds(3, before), status="current")] == ["planned"]
-    assert [c.plan.mode for c in group(seeds(3, after), status="current")] == ["anytime"]
+    for made, mode in ((before, "planned"), (after, "anytime")):
+        assert [one.plan.mode for one in group(FinishedRuns(seeds(3, made), status="current"))] == [mode]
     (row,) = measured(seeds(2, before))
     assert any("2 of 3 planned seeds are finished" in note for note in row.notes)
     assert not any(score.significant for score in row.scores.values())
