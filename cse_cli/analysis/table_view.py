@@ -12,7 +12,7 @@ from rich.text import Text
 from cse_cli.analysis.score_table import MARKS, SCHEMA_VERSION, Score, ScoreRow, ScoreTable
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import counted, duration, signed
+from cse_cli.core.formatting import counted, duration, grouped, signed
 from cse_cli.core.tables import (
     Cell,
     Row,
@@ -232,31 +232,31 @@ class Line(NamedTuple):
 def shown_lines(table: ScoreTable) -> list[Line]:
     """Return the untrained encoder, then your runs and the best published rows by rank, then word overlap."""
     column = table.shown_column
+    of_source = grouped((row for row in table.rows if column in row.scores), lambda row: row.source)
     published = [row for row in table.rows if row.source in PUBLISHED and column in row.scores]
-    found: list[tuple[ScoreRow | None, list[ScoreRow]]] = [(row, []) for row in published]
+    runs, alone = dict[int, list[ScoreRow]](), list[ScoreRow]()
     for run in (row for row in table.rows if row.source == "measured" and row.scores):
         # A paper's row that another paper copies is reproduced under both names.
-        score, same = run.scores.get(column), list[ScoreRow]()
-        if run.reproduces is not None:
-            same = [row for row in published if score is None or row.scores[column].target == score.reference]
-        if same:
-            found[published.index(max(same, key=lambda row: row.name == run.reproduces))][1].append(run)
+        score, same = run.scores.get(column), published if run.reproduces is not None else []
+        if same := [row for row in same if score is None or row.scores[column].target == score.reference]:
+            runs.setdefault(id(max(same, key=lambda row: row.name == run.reproduces)), []).append(run)
         else:
-            found.append((None, [run]))
+            alone.append(run)
 
     def height(row: ScoreRow) -> float:
         return row.scores[column].mean if column in row.scores else float("-inf")
 
-    found.sort(key=lambda one: height(one[0] or one[1][0]), reverse=True)
-    lines = [Line(None, None, row) for row in table.rows if row.source == "untrained" and column in row.scores]
-    places = {id(row): place for place, row in enumerate((row for row, _ in found if row is not None), 1)}
-    for rank, (row, mine) in enumerate(found, 1):
-        ranked = rank if table.ranking and column in (row or mine[0]).scores else None
-        lines += [Line(ranked, row, run) for run in mine]
-        if not mine and places[id(row)] <= BEST:
+    lines, place = [Line(None, None, row) for row in of_source.get("untrained", ())], 0
+    for rank, row in enumerate(sorted([*published, *alone], key=height, reverse=True), 1):
+        ranked = rank if table.ranking and column in row.scores else None
+        if row.source == "measured":
+            lines.append(Line(ranked, None, row))
+            continue
+        place += 1
+        lines += [Line(ranked, row, run) for run in runs.get(id(row), ())]
+        if id(row) not in runs and place <= BEST:
             lines.append(Line(ranked, row, None))
-    overlap = (row for row in table.rows if row.source == "baseline" and column in row.scores)
-    return [*lines, *(Line(None, None, row) for row in overlap)]
+    return [*lines, *(Line(None, None, row) for row in of_source.get("baseline", ()))]
 
 
 def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]) -> Table:

@@ -33,13 +33,7 @@ from registry.papers import AVERAGE, Table
 
 
 class Cells(NamedTuple):
-    """Cells that one of your experiments fills.
-
-    Args:
-        experiment: Runs.
-        columns: Columns of the cells.
-        reported: Heading → cell to compare with. None compares with the untrained encoder.
-    """
+    """Cells that one of your experiments fills, and the cells to compare with. None is the untrained encoder."""
 
     experiment: Experiment
     columns: Sequence[ScoreColumn]
@@ -58,14 +52,9 @@ def build(
 ) -> ScoreTable:
     """Return the table of these blocks, with the word overlap of the experiments last.
 
-    Args:
-        blocks: Rows that stay together: a reported row and the rows of your experiments.
-        columns: Columns of the table.
-        experiments: Your experiments in the table.
-        primary: Heading of the column that judges a row.
-        ranked: Whether to rank the blocks by this column. A paper's table has its own order.
-        first: Rows before all blocks.
-        about: Fields of the table.
+    A block is a reported row and the rows of your experiments below it. `primary` is the column that judges a row, and
+    ranks the blocks if they are `ranked`: a paper's table has its own order. `first` precedes all blocks, and `about`
+    has the fields of the table.
     """
     if ranked:
         blocks = sorted(blocks, key=lambda rows: rank_by(primary, rows[0]))

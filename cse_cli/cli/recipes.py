@@ -94,7 +94,7 @@ def cite(
 
     found = citations(names or [])
     if json_:
-        write_json(found.document())
+        write_json({"references": [vars(one) for one in found.references], "without": list(found.without)})
         return
     sys.stdout.write(f"{found.bibtex}\n")
     if found.without:

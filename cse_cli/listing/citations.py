@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from cse_cli.recipe.files import all_recipes, shipped_name
 from cse_cli.recipe.load import load, read
@@ -25,8 +24,7 @@ Keys = dict[str, tuple[str, ...]]
 """Method, data set or model → keys of its references."""
 
 
-@dataclass(frozen=True)
-class Citations:
+class Citations(NamedTuple):
     """References to cite, that of this project first, and the methods, data sets and models that have none."""
 
     references: tuple[Reference, ...]
@@ -36,10 +34,6 @@ class Citations:
     def bibtex(self) -> str:
         """Text of all references."""
         return "\n\n".join(one.bibtex for one in self.references)
-
-    def document(self) -> dict[str, Any]:
-        """Return the references as JSON writes them."""
-        return {"references": [vars(one) for one in self.references], "without": list(self.without)}
 
 
 def citations(names: Iterable[str]) -> Citations:
