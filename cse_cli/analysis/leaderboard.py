@@ -78,17 +78,11 @@ class LeaderboardQuery:
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the selected tables. Unknown names are errors."""
     if query.community and query.by_paper:
-        raise CseError(
-            "--community cannot be combined with --paper or --table",
-            "omit one of them; --encoder and --recipe can be combined with both",
-            code="leaderboard.conflicting_options",
-        )
+        action = "omit one of them; --encoder and --recipe can be combined with both"
+        raise _conflict("--community cannot be combined with --paper or --table", action)
     if query.elsewhere and (query.by_paper or query.recipes):
-        raise CseError(
-            "--results cannot be combined with --paper, --table or --recipe",
-            "omit one of them; results made elsewhere have no recipe",
-            code="leaderboard.conflicting_options",
-        )
+        action = "omit one of them; results made elsewhere have no recipe"
+        raise _conflict("--results cannot be combined with --paper, --table or --recipe", action)
     elsewhere = [one for argument in query.elsewhere for one in read_elsewhere(argument)]
     for recipe in query.recipes:
         if not any(is_of_recipe(one, recipe) for one in runs.results) and not is_file(find(recipe)):
@@ -142,6 +136,10 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         )
         filtered += [table.model_copy(update={"rows": rows})] if rows else []
     return filtered
+
+
+def _conflict(message: str, action: str) -> CseError:
+    return CseError(message, action, code="leaderboard.conflicting_options")
 
 
 def _check_name(given: str | None, name: str | None, names: Iterable[str | None], option: str, *, code: str) -> None:
@@ -199,11 +197,7 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     """
     key, slash, name = (table or "").rpartition("/")
     if slash and paper not in (None, key):
-        raise CseError(
-            f"--paper '{paper}' and --table '{table}' name different papers",
-            "omit --paper",
-            code="leaderboard.conflicting_options",
-        )
+        raise _conflict(f"--paper '{paper}' and --table '{table}' name different papers", "omit --paper")
     keys = [key] if slash else papers.names() if paper is None else [paper]
     every = {(of, identifier): found for of in keys for identifier, found in papers.load(of).tables.items()}
     if table is None:

@@ -28,6 +28,7 @@ BEST_OF = (
     "it has the best dev score of {} configurations of its recipe on these seeds. If you chose it by this score, the "
     "test finds too much, so run new seeds together first"
 )
+NONE_FINISHED = "no run with the current settings has finished"
 
 
 def find_methods(
@@ -89,11 +90,9 @@ def find_method(name: str, results: Sequence[Result]) -> Experiment:
     if at and seed.isdecimal():
         every = _method_of_recipe(recipe, results)
         if int(seed) not in every.runs:
-            raise CseError(
-                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.seeds))}",
-                f"run `cse run {recipe} --seed {seed}`",
-                code="compare.no_finished_run",
-            )
+            seeds = ", ".join(map(str, every.seeds))
+            message = f"{every.name} has no finished run with seed {seed}, only with {seeds}"
+            raise _no_run(message, f"run `cse run {recipe} --seed {seed}`")
         return replace(every, name=f"{every.name}@{int(seed)}", results=(every.runs[int(seed)],))
     if names_recipe(name, results):
         return _method_of_recipe(name, results)
@@ -109,12 +108,13 @@ def find_method(name: str, results: Sequence[Result]) -> Experiment:
     run = find_run(name, known)
     found = next((result for result in results if result.run_id == run.run_id), None)
     if found is None:
-        raise CseError(
-            f"run {run.about.short} has no scores: {run.state}",
-            "compare a finished run: `cse runs ls` lists them",
-            code="compare.no_finished_run",
-        )
+        message = f"run {run.about.short} has no scores: {run.state}"
+        raise _no_run(message, "compare a finished run: `cse runs ls` lists them")
     return Experiment((found,), name=f"{run.about.short} ({recipe_name(found.recipe)})")
+
+
+def _no_run(message: str, action: str) -> CseError:
+    return CseError(message, action, code="compare.no_finished_run")
 
 
 def names_recipe(name: str, results: Iterable[Result]) -> bool:
@@ -134,7 +134,7 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
     """Return the newest experiment with the recipe's current settings, or with those of its last run."""
     notes: list[str] = []
     named = [result for result in results if is_of_recipe(result, argument)]
-    today, why = None, "no run with the current settings has finished"
+    today, why = None, NONE_FINISHED
     try:
         today = recipe_today(argument).settings
     except CseError as error:
@@ -143,15 +143,11 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         why = "the recipe does not exist" if isinstance(error, UnknownNameError) else f"it cannot be read: {error}"
     runs = [result for result in results if result.recipe_hash == today]
     if not runs and not named:
-        raise CseError(
-            f"recipe '{argument}' has no finished run",
-            f"run `cse run {argument} --seeds 5`",
-            code="compare.no_finished_run",
-        )
+        raise _no_run(f"recipe '{argument}' has no finished run", f"run `cse run {argument} --seeds 5`")
     if not runs:
         # A try with other settings is not the recipe.
         last = last_finished([run for run in named if run.run_id and not read_about(run.run_id).changes] or named)
-        notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
+        notes.append(f"{why}: {_runs_of(last)}")
         runs = [run for run in named if run.recipe_hash == last.recipe_hash]
     last = last_finished(runs)
     for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
@@ -162,6 +158,10 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         if best.latest.experiment == last.experiment and not best.fresh:
             notes.append(BEST_OF.format(best.best_of))
     return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
+
+
+def _runs_of(last: Result) -> str:
+    return f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
 
 
 def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Experiment], list[str]]:
@@ -180,15 +180,10 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         )
     missing = runs.rows_without_runs()
     if len(missing) == len(runs.rows):
-        raise CseError(
-            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
-        )
+        raise _no_run(f"no run of study '{argument}' has finished", f"run `cse run {argument}`")
     if needs_first and (name := runs.rows[0]) in missing:
-        raise CseError(
-            f"all rows of '{argument}' are compared with its first one, '{name}', which has no finished run",
-            f"run `cse run {argument} --row {shlex.quote(name)}`, or name another method first",
-            code="compare.no_finished_run",
-        )
+        message = f"all rows of '{argument}' are compared with its first one, '{name}', which has no finished run"
+        raise _no_run(message, f"run `cse run {argument} --row {shlex.quote(name)}`, or name another method first")
     choices = {choice.row: choice for choice in runs.choices}
     methods: list[Experiment] = []
     notes: list[str] = []
@@ -200,20 +195,17 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         if first != cell.row:
             notes.append(f"{cell.row} has the same runs as {first} and is not compared")
             continue
-        remarks, choice, last = [], choices.get(cell.row), found.latest
+        remarks, choice = [], choices.get(cell.row)
         if found.status == "changed":
-            since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
-            remarks.append(f"no run with the current settings has finished: {since}")
+            remarks.append(f"{NONE_FINISHED}: {_runs_of(found.latest)}")
         remarks += [f"the newest of several experiments: {note}" for note in found.notes]
         if choice is not None and choice.finished < choice.trials:
             tried = f"only {choice.finished} of {choice.trials} trials have finished"
             remarks.append(f"{tried}, so its settings may change")
         methods.append(replace(found, notes=tuple(remarks), name=cell.row, study=argument))
-    if missing:
-        notes.append(
-            f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
-        )
-    if runs.outdated:
-        changed = f"{counted(len(runs.outdated), 'row')} whose recipe has changed since its trials"
-        notes.append(f"{changed}, which do not count: {', '.join(runs.outdated)}")
+    for some, what in (
+        (missing, f"without finished runs, `cse run {argument}`"),
+        (runs.outdated, "whose recipe has changed since its trials, which do not count"),
+    ):
+        notes += [f"{counted(len(some), 'row')} {what}: {', '.join(some)}"] if some else []
     return methods, notes

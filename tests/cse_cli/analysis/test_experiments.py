@@ -37,11 +37,7 @@ def pair(parts, **changes):
     ("parts", "tags", "difference"),
     [
         (TEXTS, ["text 1f914d36", "text 5cfa3ca1"], "text 1f914d36 / 5cfa3ca1"),
-        (
-            WEIGHTS,
-            ["weights of encoders.bert aaaaaaaa", "weights of encoders.bert bbbbbbbb"],
-            "weights of encoders.bert aaaaaaaa / bbbbbbbb",
-        ),
+        (WEIGHTS, [f"weights of encoders.bert {letter * 8}" for letter in "ab"], "encoders.bert aaaaaaaa / bbbbbbbb"),
         (
             CODE,
             ["code of losses.info_nce of 2026-11-20 09:30", "code of losses.info_nce of 2026-11-23 09:30"],

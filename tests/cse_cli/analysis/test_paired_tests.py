@@ -102,14 +102,12 @@ def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = 
     ("found", "finding", "sentence"),
     [
         (seeds(*CLEAR), "different", "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
-        (seeds(-0.3, -0.4, -0.5, -0.4), "different", "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
         (seeds(5.0), "one_seed", "not decided: one seed has no standard deviation; B is 5.00 better with it"),
         (
             seeds(0.4, 0.4, 0.4),
             "constant",
             "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test",
         ),
-        (seeds(0.0, 0.0), "equal", "no difference in any of 2 seeds"),
         (seeds(0.0), "equal", "no difference in the one seed"),
         (  # mean 0.40, std 1: d = 0.4, which takes 52 (G*Power 3.1); ± is t(0.975; 2) · 1 / √3 = 2.48
             seeds(-0.6, 0.4, 1.4),
@@ -142,9 +140,7 @@ def test_unknown_directions_are_only_higher_and_a_tiny_difference_is_not_0():
     [
         (CLEAR, 0.01, 0.4, "; the choice of sentence pairs does not explain it either"),
         (CLEAR, 0.3, 0.4, "; but the choice of sentence pairs could explain it"),
-        (CLEAR, 0.01, -0.4, "; but the choice of sentence pairs could explain it"),
         ((-0.6, 0.4, 1.4), 0.001, 0.4, "; for these trained models, the choice of sentence pairs does not explain it"),
-        ((-0.6, 0.4, 1.4), 0.2, 0.4, "about 52 seeds would be needed"),
         ((5.0,), 0.01, 0.4, ", more than the choice of sentence pairs explains (p = 0.010)"),
         ((5.0,), 0.2, 0.4, ", no more than the choice of sentence pairs explains (p = 0.200)"),
     ],
