@@ -400,9 +400,9 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     baseline = of_row.get(study.rows[0].row) if study.rows else None
     names = {side.letter: side.name for side in document.sides}
     found: list[tuple[str, float, Paired]] = []
-    for one in document.comparisons if baseline else ():
-        recipe = of_row.get(names[one.second])
-        gap = reported_difference(recipe, baseline) if recipe and one.main.metric == AVERAGE else None
+    for one in document.comparisons:
+        recipe, known = of_row.get(names[one.second]), one.main.metric == AVERAGE
+        gap = reported_difference(recipe, baseline) if baseline and recipe and known else None
         if gap is not None:
             found.append((names[one.second], gap, one.main.over_seeds))
     if not found:
