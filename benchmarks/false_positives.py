@@ -175,7 +175,7 @@ def planned(settings: str, first_seed: int, scores: Floats, made: datetime) -> E
 
 def seems_different(best: Experiment, reference: Reference, baseline: Floats) -> bool:
     """Return whether the program calls the best configuration different. `baseline` are scores of an equal method."""
-    layout = ScoreLayout((ScoreColumn("test", "test", "spearman"),), ranked_by="test")
+    layout = ScoreLayout((ScoreColumn("test", "test", "spearman"),), "test")
     if reference == "a baseline":
         plan = best.results[0].plan
         assert plan is not None
@@ -199,10 +199,10 @@ def best_of(outputs: int, seeds: int, rng: np.random.Generator) -> dict[Referenc
     for _ in range(outputs):
         baseline, new, *drawn = rng.standard_normal((CONFIGURATIONS + 2, seeds, 2)) @ mixing
         tried = [planned(str(number), 0, scores, MADE) for number, scores in enumerate(drawn)]
-        ((best, _),) = chosen_by_dev(tried, every=False)
+        (best,) = chosen_by_dev(tried, every=False)
         later = planned(best.name, seeds, new, MADE + timedelta(days=1)).results
         tried = [replace(one, results=one.results + later) if one.name == best.name else one for one in tried]
-        ((again, _),) = chosen_by_dev(tried, every=False)
+        (again,) = chosen_by_dev(tried, every=False)
         for reference, (before, now, fresh) in hits.items():
             before.append(seems_different(replace(best, fresh=True), reference, baseline))
             now.append(seems_different(best, reference, baseline))

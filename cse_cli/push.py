@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
-from cse_cli.listing.citations import citations_of_run
+from cse_cli.listing.citations import citations
 from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
 from cse_cli.runs.record import model_of_run
@@ -98,7 +98,7 @@ def _find(run: str) -> Upload:
     recipe = (found.about.path / RECIPE).read_text(encoding="utf-8")
     same = {one.seed: one for one in finished_results() if one.experiment == result.experiment}
     seeds = sorted({**same, result.seed: result}.values(), key=lambda one: one.seed)
-    return Upload(Path(folder), result, recipe, seeds, citations_of_run(found).bibtex)
+    return Upload(Path(folder), result, recipe, seeds, citations([found.run_id]).bibtex)
 
 
 def _card(upload: Upload, repository: str) -> str:

@@ -18,11 +18,10 @@ from cse_cli.analysis.paired_tests import (
     PairedTests,
     evaluators_of,
     find_metrics,
-    read_pairs,
     shared_metrics,
     verdict,
 )
-from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
 from cse_cli.core.plans import SeedPlan
@@ -34,20 +33,13 @@ from registry.errors import CseError
 from registry.papers import AVERAGE
 
 RESAMPLES = 2000
+NONE = "—"
+"""Direction of a difference that no test shows."""
 Couple = tuple[Experiment, Experiment]
 
 
 class MethodSummary(BaseModel, frozen=True):
-    """One of the methods compared.
-
-    Args:
-        letter: Letter of the method in tables and sentences.
-        experiment: ID of the experiment of the latest run.
-        made_from: File or folders of results made elsewhere.
-        mode: Whether the seeds of this method were planned.
-        planned: Seeds of the recorded plan. Empty without one.
-        notes: Remarks on the choice of runs.
-    """
+    """One of the methods compared. `made_from` is the file or folders of results made elsewhere."""
 
     letter: str
     name: str
@@ -70,7 +62,6 @@ class MetricComparison(BaseModel, frozen=True):
         more_is_better: Whether higher is known to be better. If not, nothing is called better.
         selecting: Whether the metric's evaluator selected the states. Then it is shown and not tested.
         pairs_note: Reason why the sentence pairs of all or some seeds are not compared.
-        finding: Finding, see `verdict.Finding`.
     """
 
     metric: str
@@ -82,14 +73,21 @@ class MetricComparison(BaseModel, frozen=True):
     finding: Finding = "undecided"
     verdict: str = ""
 
+    @property
+    def direction(self) -> str:
+        """Direction of a difference that the test shows, else a dash."""
+        if self.finding != "different":
+            return NONE
+        words = ("better", "worse") if self.more_is_better else ("higher", "lower")
+        return words[0 if self.over_seeds.difference > 0 else 1]
+
 
 class Comparison(BaseModel, frozen=True):
     """Two methods. Differences are the second minus the first.
 
     Args:
         left_out: Letter → seeds that the other method does not have.
-        mode: Mode of the test over seeds.
-        planned: Planned seeds of a planned or incomplete comparison. Empty otherwise.
+        planned: Planned seeds of a planned or incomplete comparison.
         primary: Metric that judges the methods. Others are tested on request, and only if it differs. Empty if every
             metric selected states.
         headline: Conclusion about the primary metric in one sentence, and the treatment of the others.
@@ -160,9 +158,6 @@ def compare(
         pairwise: Whether to compare every two.
         planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
         notes: Remarks on the choice of methods.
-
-    Raises:
-        CseError: If two methods share no seed or no metric, or `planned` contradicts the runs or their plan.
     """
     couples = couples_of(methods, pairwise=pairwise)
     plans = [_plan(couple, planned) for couple in couples]
@@ -172,11 +167,11 @@ def compare(
     for metric, couple in product(chosen, couples):
         if why := _other_data(metric, couple):
             raise CseError(f"--metric '{metric}': {why}", "run both on the same data", code="compare.other_data")
-    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
-    of_runs = {run.run_id: (run, recipes[method.letter]) for method, run in compared if run.run_id}
-    every = [metric for of_couple in of_couples for metric in of_couple]
     here = not any(method.elsewhere for method in methods)
-    pairs = read_pairs(of_runs, every, resamples) if resamples and here else None
+    pairs = None
+    if resamples and here:
+        runs = [method.runs[seed] for couple in couples for method in couple for seed in _seeds(couple)]
+        pairs = PairedTests(runs, [metric for of_couple in of_couples for metric in of_couple], resamples)
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(recipes) else None
@@ -232,7 +227,6 @@ def _seeds(couple: Couple) -> list[int]:
 
 
 def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
-    """Return the plan of a comparison."""
     if not (shared := _seeds(couple)):
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.seeds))}" for method in couple)
         raise CseError(
@@ -284,7 +278,6 @@ def _other_data(metric: str, couple: Couple) -> str:
 
 
 def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:
-    """Return a comparison without corrections and conclusions."""
     first, second = couple
     seeds, compared = _seeds(couple), []
     chose = [(run.metric_for_best_model or "").rpartition(".") for method in couple for run in method.results]
@@ -426,14 +419,7 @@ def _notes(methods: Sequence[Experiment], unreadable: Sequence[str]) -> Iterable
 def compare_rows(runs: StudyRuns, argument: str, score: str | None = None) -> ComparisonDocument:
     """Compare the rows of a study with its first one, as `cse compare STUDY` does, without tests on sentence pairs.
 
-    Args:
-        runs: Cells of the study with their runs.
-        argument: Name of the study in commands.
-        score: "evaluator.metric" or "avg" to compare. Without it, or if it is the primary metric of the runs, all
-            main metrics are compared.
-
-    Raises:
-        CseError: If fewer than two rows can be compared.
+    `score` is the metric to compare. Without it, or if it is the primary metric of the runs, it is all main metrics.
     """
     rows, notes = rows_with_runs(runs, argument)
     methods = lettered([(row, row.name) for row in rows])

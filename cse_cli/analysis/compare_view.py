@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.compare import NONE, Comparison, ComparisonDocument, MetricComparison
 from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.papers import own_column
-from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, measure
-from cse_cli.analysis.tables import Cells, OwnRow, build
+from cse_cli.analysis.score_table import ScoreRow, ScoreTable, measure
+from cse_cli.analysis.tables import build, own_row
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, grouped, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
@@ -29,9 +29,9 @@ FEW = 3
 """Number of comparisons up to which `cse compare` shows all details."""
 MOST_NAMED = 6
 """Number of methods up to which a remark names them."""
-BASELINE, NONE, OVERLAP = "baseline", "—", "no encoder"
-SUMMARY_EMPHASIS = {"better": "best", "worse": "worse", BASELINE: "baseline"}
-"""Verdict of a line of a summary → its emphasis."""
+BASELINE, OVERLAP = "baseline", "no encoder"
+EMPHASES = {"better": "best", "worse": "worse", BASELINE: "baseline"}
+"""Direction of a difference → emphasis of its line."""
 _MODES: Mapping[Mode, str] = {
     "planned": "planned: the seeds were planned before the first run; one t test",
     "incomplete": "planned seeds are missing: there is no test before they finish",
@@ -41,38 +41,22 @@ _MODES: Mapping[Mode, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of a summary.
+class Line(NamedTuple):
+    """One line of a summary: a method, or if every two are compared, two of them.
 
     Args:
-        name: Name of the method. If every two are compared, the names of both.
         scores: Scores of the method for the seeds that it shares with the other one.
-        tested: Its comparison by the primary metric. None for the method that all others are compared with.
-        baseline: Mean score of that method, in the line of the word overlap. It has no test.
+        difference: Mean difference over these seeds.
+        verdict: Direction of a difference that the test shows, `BASELINE` for the method that all others are compared
+            with, or `OVERLAP` for the word overlap.
+        tested: Comparison by the primary metric. None for these two.
     """
 
     name: str
     scores: tuple[float, ...]
+    difference: float
+    verdict: str
     tested: MetricComparison | None = None
-    baseline: float | None = None
-
-    @property
-    def difference(self) -> float:
-        """Mean difference over the shared seeds."""
-        if self.baseline is not None:
-            return self.scores[0] - self.baseline
-        return 0.0 if self.tested is None else self.tested.over_seeds.difference
-
-    @property
-    def verdict(self) -> str:
-        """Direction of a difference that the test shows, else a dash."""
-        if self.tested is None:
-            return BASELINE if self.baseline is None else OVERLAP
-        if self.tested.finding != "different":
-            return NONE
-        words = ("better", "worse") if self.tested.more_is_better else ("higher", "lower")
-        return words[0 if self.difference > 0 else 1]
 
 
 def baseline_of(document: ComparisonDocument) -> str:
@@ -88,29 +72,24 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
     lines: list[Line] = []
     scores: dict[int, float] = {}
     for one in document.comparisons:
-        if one.main.metric == metric:
-            over = one.main.over_seeds
+        if (main := one.main).metric == metric:
+            over = main.over_seeds
             scores |= zip(over.seeds, over.first, strict=True)
             name = names[one.second] if baseline else f"{names[one.second]} − {names[one.first]}"
-            lines.append(Line(name, over.second, one.main))
+            lines.append(Line(name, over.second, over.difference, main.direction, main))
     if baseline:
-        lines.insert(0, Line(baseline, tuple(scores[seed] for seed in sorted(scores))))
+        first = tuple(scores[seed] for seed in sorted(scores))
+        lines.insert(0, Line(baseline, first, 0.0, BASELINE))
         if (overlap := document.word_overlap.get(metric)) is not None:
-            lines.append(Line("Word overlap", (overlap,), baseline=fmean(lines[0].scores)))
+            lines.append(Line("Word overlap", (overlap,), overlap - fmean(first), OVERLAP))
     return sorted(lines, key=lambda line: -line.difference)
 
 
 def comparison_tables(document: ComparisonDocument, methods: Sequence[Experiment]) -> list[ScoreTable]:
     """Return a table for each method that others are compared with: methods as rows, metrics as columns."""
     of_letter, found = {method.letter: method for method in methods}, []
-
-    def row(letter: str, seeds: Iterable[int], scores: dict[str, Score], reference: ScoreRow | None = None) -> OwnRow:
-        method = of_letter[letter]
-        shared = replace(method, results=tuple(method.runs[seed] for seed in sorted(seeds)))
-        return OwnRow([Cells(shared, ())], reference, name=method.name, scores=scores)
-
     for letter, comparisons in grouped(document.comparisons, lambda one: one.first).items():
-        first, rows, of_first = of_letter[letter], list[OwnRow](), dict[str, dict[int, float]]()
+        first, rows, of_first = of_letter[letter], list[ScoreRow](), dict[str, dict[int, float]]()
         reference = ScoreRow(source="measured", name=first.name, scores={})
         for comparison in comparisons:
             scores = {}
@@ -124,10 +103,12 @@ def comparison_tables(document: ComparisonDocument, methods: Sequence[Experiment
                     "equal": over.constant and one.finding not in ("selecting", "untested"),
                 }
                 scores[one.metric] = measure(over.second).model_copy(update=update).marked()
-            rows.append(row(comparison.second, comparison.seeds, scores, reference))
+            second = of_letter[comparison.second]
+            rows.append(own_row(second, reference, second.name, scores=scores, seeds=comparison.seeds))
+        seeds = tuple(sorted({seed for of_seeds in of_first.values() for seed in of_seeds}))
         alone = {metric: measure(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
         table = build(
-            [[row(letter, {seed for of_seeds in of_first.values() for seed in of_seeds}, alone), *rows]],
+            [[own_row(first, None, first.name, scores=alone, seeds=seeds), *rows]],
             [own_column(metric, first.latest) for metric in of_first],
             [first],
             comparisons[0].main.metric,
@@ -156,7 +137,7 @@ def summary_parts(document: ComparisonDocument) -> list[Part]:
         for line in lines:
             over = None if line.tested is None else line.tested.over_seeds
             cells = (
-                Cell("no seeds" if line.baseline is not None or _constant(line.scores) else str(len(line.scores))),
+                Cell("no seeds" if line.verdict == OVERLAP or _constant(line.scores) else str(len(line.scores))),
                 *([Cell(mean_text(line.scores))] if means else []),
                 Cell(
                     "0.00" if line.verdict == BASELINE else signed(line.difference),
@@ -166,7 +147,7 @@ def summary_parts(document: ComparisonDocument) -> list[Part]:
                 Cell("" if over is None else p_value(over.p_adjusted)),
                 Cell(line.verdict),
             )
-            rows.append(Row(line.name, cells, SUMMARY_EMPHASIS.get(line.verdict, "")))
+            rows.append(Row(line.name, cells, EMPHASES.get(line.verdict, "")))
         headings = ("n", *(["mean ± sd"] if means else []), "diff.", "interval", "p", "")
         table = Table("Differences", headings, tuple(rows), align=f"p{'r' * (len(headings) - 1)}l")
         parts += [f"{about}: of {number}, {', '.join(found)}", table]
@@ -221,26 +202,20 @@ def summary_legend(document: ComparisonDocument) -> list[str]:
 COLORS = "green: the second method is better; red: it is worse; no color: chance could explain the difference"
 
 
-def _emphasis(one: MetricComparison) -> str:
-    """Return the emphasis of a line: whether the second method is significantly better or worse."""
-    if one.finding != "different" or not one.more_is_better:
-        return ""
-    return "best" if one.over_seeds.difference > 0 else "worse"
-
-
 def legend_lines(document: ComparisonDocument) -> list[str]:
     """Return the meaning of the tables' columns and their corrections."""
+    every = [one for comparison in document.comparisons for one in comparison.metrics]
     lines = [
         "p: two-sided paired test over seeds; needed: seeds that find the difference in 80 % of tries, if it and the "
         "standard deviation of these seeds are the true ones",
         *_mode_lines(document),
         "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant",
     ]
-    if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
+    if len(every) > len(document.comparisons):
         lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
         lines.append(f"{document.corrected_for} comparisons and their intervals share the 5 % (Bretz et al. 2009)")
-    if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
+    if any(one.on_pairs for one in every):
         lines.append(
             f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds, "
             "interval not corrected"
@@ -263,7 +238,7 @@ def _comparison_parts(comparison: Comparison) -> list[Part]:
             Cell(p_value(seeds.p_adjusted)),
             Cell(UNSET if needed is None else f">{MOST_SEEDS:,}" if needed > MOST_SEEDS else f"{needed:,}"),
         )
-        rows.append(Row(one.metric, cells, _emphasis(one)))
+        rows.append(Row(one.metric, cells, EMPHASES.get(one.direction, "")))
     headings = (comparison.first, comparison.second, gap, "interval", "p", "needed")
     parts += [f"{over}, seed by seed:", Table(over, headings, tuple(rows), align="lrrrrrr")]
     if compared := [(one.metric, one.on_pairs) for one in comparison.metrics if one.on_pairs is not None]:
@@ -300,13 +275,10 @@ def _difference_parts(document: ComparisonDocument) -> list[Part]:
 
 
 def _methods(document: ComparisonDocument) -> list[str]:
-    """Return letter, name, runs, model and settings hash of each method, and the remarks."""
-    runs = [f"{counted(len(one.seeds), 'run')}, {seed_list(one.seeds)}" for one in document.sides]
-    methods = [
-        f"{one.letter}: {one.name}, {of}, {f'from {one.made_from}' if one.made_from else recipe}"
-        for one, of in zip(document.sides, runs, strict=True)
-        for recipe in [f"{one.model}, hash {one.recipe_hash[:8]}"]
-    ]
+    methods = []
+    for one in document.sides:
+        origin = f"from {one.made_from}" if one.made_from else f"{one.model}, hash {one.recipe_hash[:8]}"
+        methods.append(f"{one.letter}: {one.name}, {counted(len(one.seeds), 'run')}, {seed_list(one.seeds)}, {origin}")
     return [*methods, *document.notes]
 
 
@@ -331,7 +303,7 @@ def print_comparison(document: ComparisonDocument, *, details: bool = False) -> 
         else:
             legend = legend_lines(document)
             for comparison in document.comparisons:
-                style = EMPHASIS.get(_emphasis(comparison.main), "")
+                style = EMPHASIS.get(EMPHASES.get(comparison.main.direction, ""), "")
                 console.print(Text(comparison.headline, f"bold {style}".strip()))
             console.print()
             _print_parts(console, [_methods(document), *_difference_parts(document)])
@@ -341,7 +313,8 @@ def print_comparison(document: ComparisonDocument, *, details: bool = False) -> 
                 about = f"{names[second]} compared with {names[first]}"
                 console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}\n")
                 _print_parts(console, _comparison_parts(comparison))
-            if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
+            every = (one for comparison in document.comparisons for one in comparison.metrics)
+            if console.is_terminal and any(one.direction in EMPHASES for one in every):
                 legend.append(COLORS)
         console.print()
         for line in legend:
@@ -349,7 +322,6 @@ def print_comparison(document: ComparisonDocument, *, details: bool = False) -> 
 
 
 def _print_parts(console: Console, parts: Sequence[Part]) -> None:
-    """Print the parts of a report with empty lines between them."""
     for place, part in enumerate(parts):
         if place:
             console.print()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.results import SERIES_FOLDER, Result, read_series
-from cse_cli.runs.record import RECIPE, folder_of
+from cse_cli.runs.record import folder_of
 
 
 def draw_figures(result: Result) -> Path | None:
@@ -20,14 +20,9 @@ def draw_figures(result: Result) -> Path | None:
     if not directory.is_dir() and (folder / SERIES_FOLDER).is_dir():
         try:
             from cse_cli.analysis.figures import draw_run
-            from cse_cli.recipe.load import load
-            from registry import EVALUATORS
 
-            parts = load(str(folder / RECIPE)).recipe.evaluators
-            evaluators = {name: EVALUATORS[part.name].build(part.params) for name, part in parts.items()}
-            data = {name: list(evaluator.fingerprints()) for name, evaluator in evaluators.items()}
             series: dict[str, Any] = {name: dict(of) for name, of in read_series(folder / SERIES_FOLDER).items()}
-            draw_run(result, series, directory, data)
-        except Exception as error:  # matplotlib is missing or damaged, or an evaluator is
+            draw_run(result, series, directory)
+        except Exception as error:  # matplotlib is missing or damaged
             sys.stderr.write(f"warning: figures are missing: {type(error).__name__}: {error}\n")
     return directory if directory.is_dir() else None

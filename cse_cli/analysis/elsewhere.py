@@ -27,9 +27,8 @@ from registry.errors import CseError, suggestion
 from registry.papers import AVERAGE
 
 COLUMNS = ("method", "seed", "task", "score")
-"""Columns that a CSV file needs."""
 OPTIONAL = ("metric", "data", "model")
-"""Columns that it may have: name of the metric, version of the task's data, and encoder that was trained."""
+"""Columns of a CSV file that it needs, and that it may have: `data` is the version of the task's data."""
 MEAN = "mean"
 """Mean of the tasks that all methods have."""
 SEEDS = "use one folder per seed with the seed in its name: simcse/seed0, simcse/seed1, …"
@@ -52,8 +51,8 @@ class Line(NamedTuple):
     Args:
         task: Name of the task, or of the task and a split that is not "test".
         score: Value on the scale from 0 to 100 in files of tools, as given in other files.
-        data: Data set, split and subset → their version. Empty if unknown.
         place: File and line, for errors.
+        data: Data set, split and subset → their version. Empty if unknown.
     """
 
     method: str
@@ -75,14 +74,9 @@ def is_elsewhere(argument: str) -> bool:
 def read_elsewhere(argument: str) -> list[Experiment]:
     """Return the methods of results that another tool made, in the order of the file.
 
-    Args:
-        argument: CSV file with the columns `method`, `seed`, `task` and `score`. Or a folder with one folder per seed,
-            or `NAME=FOLDERS`, a name and a pattern of such folders, as in `simcse=results/*simcse-seed*`. These contain
-            mteb's results, or the CSV files of sentence-transformers' evaluators, whose last line counts.
-
-    Raises:
-        CseError: If there is nothing to read, a seed or a score is missing or not a number, a method has two scores of
-            one seed and task, or its seeds scored different data.
+    It is a CSV file with the columns `COLUMNS`, a folder with one folder per seed, or `NAME=FOLDERS`, a name and a
+    pattern of such folders, as in `simcse=results/*simcse-seed*`. These contain mteb's results, or the CSV files of
+    sentence-transformers' evaluators, whose last line counts.
     """
     path = Path(argument)
     lines = list(_csv_lines(path) if argument.endswith(".csv") else _folder_lines(argument))
@@ -92,7 +86,6 @@ def read_elsewhere(argument: str) -> list[Experiment]:
 
 
 def _csv_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a CSV file of results."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,16 +138,13 @@ def _number(text: Any, name: str, place: str, *, whole: bool = False) -> float:
 
 
 def _folder_lines(argument: str) -> Iterator[Line]:
-    """Yield the scores in the folders of a method, one for each seed."""
     name, _, pattern = argument.rpartition("=")
     name, pattern = (name, pattern) if name else (Path(argument).resolve().name, f"{escape(argument)}/*")
     found = map(Path, glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern, and fails for some
     folders = sorted(path for path in found if path.is_dir())
     owner: dict[int, Path] = {}
-    read = False
     for folder in folders:
         if lines := [*_mteb_lines(folder), *_evaluator_lines(folder)]:
-            read = True
             digits = re.findall(r"seed\D?(\d+)", folder.name) or re.findall(r"\d+", folder.name)
             if not digits:
                 raise CseError(f"the name of the folder '{folder}' has no seed", SEEDS, code="elsewhere.no_seed")
@@ -162,7 +152,7 @@ def _folder_lines(argument: str) -> Iterator[Line]:
             if other != folder:
                 raise CseError(f"'{other}' and '{folder}' both have seed {seed}", SEEDS, code="elsewhere.same_seed")
             yield from (line._replace(method=name, seed=seed) for line in lines)
-    if not read:
+    if not owner:
         where = f"the folders that match '{pattern}'" if folders else f"'{argument}': there are no folders"
         raise CseError(f"no results of mteb or sentence-transformers in {where}", SEEDS, code="elsewhere.no_results")
 
@@ -208,7 +198,6 @@ def _evaluator_lines(folder: Path) -> Iterator[Line]:
 
 
 def _experiment(method: str, lines: Sequence[Line], argument: str, place: str) -> Experiment:
-    """Return one method with a result for each seed."""
     version: dict[str, Line] = {}
     owner: dict[tuple[int, str, str], Line] = {}
     for line in lines:
@@ -228,8 +217,7 @@ def _experiment(method: str, lines: Sequence[Line], argument: str, place: str) -
                 code="elsewhere.other_data",
             )
     settings = hashlib.sha256(f"{argument}\0{method}".encode()).hexdigest()
-    finished = datetime.fromtimestamp(0, UTC)
-    results = []
+    finished, results = datetime.fromtimestamp(0, UTC), []
     for seed, of_seed in sorted(grouped(lines, lambda line: line.seed).items()):
         scores: dict[str, dict[str, float]] = {}
         for line in of_seed:

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from types import MappingProxyType
 from typing import NamedTuple, get_args
 
-from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status
+from cse_cli.analysis.origins import RecipeStatus, changed_settings, names_of, origin_of, recipe_status, why_unreadable
 from cse_cli.core.formatting import grouped
-from cse_cli.core.identity import SHORT
+from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
+from cse_cli.core.results import Result
 from cse_cli.runs.index import finished_runs
-from registry.papers import AVERAGE
 
 SETTINGS_SHOWN = 3
 """Number of changed settings that a label shows."""
@@ -38,6 +36,10 @@ POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"
 )
+
+NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
+BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 
 
 def last_finished(runs: Iterable[Result]) -> Result:
@@ -64,17 +66,15 @@ class Experiment:
 
     Args:
         results: Results in the order of the seeds.
-        status: Relation of the experiment to the current file of its recipe.
         names: Recipes of the runs. Several files can have the same settings.
         origin: Path or name that identifies the first of these recipes.
         changes: Settings that `--set` and `--unset` changed.
         cell: Study and row for which a run was started, whose name is shorter than its settings.
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
-        notes: Remarks on these differences and on pooled experiments.
-        fresh: Whether its seeds did not choose it among the configurations of its recipe.
+        best_of: Number of configurations of its recipe of which it is the best.
+        fresh: Whether its seeds did not choose it among them.
         letter: Letter of a compared method in tables and sentences.
-        name: Name of a compared method.
-        study: Name or path of the study whose row a compared method is.
+        study: Study whose row a compared method is.
     """
 
     results: tuple[Result, ...]
@@ -85,6 +85,7 @@ class Experiment:
     cell: str = ""
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    best_of: int = 1
     fresh: bool = True
     letter: str = ""
     name: str = ""
@@ -142,6 +143,17 @@ class Experiment:
         more = len(changed) - SETTINGS_SHOWN
         return (*changed[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []), *self.apart)
 
+    def remarks(self) -> list[str]:
+        """Return the doubts about the scores, and what differs between the seeds."""
+        unreadable = self.status == "unreadable"
+        doubts = {
+            NO_FILE: self.status == "missing",
+            UNREADABLE.format(why_unreadable(self.latest) if unreadable else ""): unreadable,
+            self.plan.text: self.plan.mode == "incomplete",
+            BEST_OF.format(self.best_of): not self.fresh,
+        }
+        return [*(doubt for doubt, holds in doubts.items() if holds), *self.notes, *mixed_environments(self.results)]
+
     def judges(self, evaluator: str) -> bool:
         """Return whether an evaluator may rank and judge: it neither selected states nor uses a dev split."""
         selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
@@ -151,39 +163,21 @@ class Experiment:
         """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
         return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
 
-    def values(
-        self, evaluator: str, metric: str | None = None, averaged: Sequence[str] = STS_TASKS, *, of: State = "scores"
-    ) -> list[float]:
-        """Return the score of every seed. Empty if one seed lacks it.
-
-        Args:
-            evaluator: Name of an evaluator, or `avg` for the papers' average.
-            metric: Name of a metric. Default: the main one.
-            averaged: Evaluators of the average. Default: the seven English sets.
-            of: State of the encoder.
-        """
-        found: list[float | None] = []
-        for scores in (getattr(result, of) for result in self.results):
-            metrics = scores.get(evaluator, {})
-            if evaluator == AVERAGE:
-                found.append(paper_average(scores, averaged, metric or RANKED))
-            else:
-                found.append(metrics.get(metric or next(iter(metrics), "")))  # the main metric is the first one
-        known = [value for value in found if value is not None]
-        return known if len(known) == len(found) else []
-
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """Finished runs and their origin."""
+    """Finished runs and their origin.
+
+    Args:
+        tags: Run → cell of the study that it was started for.
+        status: Relation of all runs to the files of their recipes. Default: by the files.
+        changes: Run → settings that its `--set` and `--unset` changed.
+    """
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Run → cell of the study that it was started for."""
     status: RecipeStatus | None = None
-    """Relation of all runs to the files of their recipes. Default: by the files."""
     changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Run → settings that its `--set` changed."""
 
 
 def read_finished_runs() -> FinishedRuns:
@@ -194,58 +188,44 @@ def read_finished_runs() -> FinishedRuns:
     return FinishedRuns([run.result for run in runs if run.result is not None], cells, changes=changes)
 
 
-def group(
-    results: Iterable[Result],
-    changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    *,
-    tags: Mapping[str, str] = MappingProxyType({}),
-    status: RecipeStatus | None = None,
-    pool: bool = False,
-) -> list[Experiment]:
-    """Return results as experiments, those with other evaluation data apart.
+def group(runs: FinishedRuns, *, pool: bool = False) -> list[Experiment]:
+    """Return results as experiments, those with other evaluation data apart. `pool` merges those with equal settings.
 
     A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
     or a later run of the same experiment, reproduce.
-
-    Args:
-        results: Results of finished runs.
-        changes: Run → settings that its `--set` and `--unset` changed.
-        tags: Run → cell of the study for which it was started.
-        status: Relation of all runs to the files of their recipes. Default: by the files.
-        pool: Whether to merge experiments with the same settings.
     """
     placed: list[_Placed] = []
-    ordered = sorted(results, key=lambda run: run.finished)
+    ordered = sorted(runs.results, key=lambda run: run.finished)
     recipes = {(run.source, run.recipe): run for run in ordered}
     origins = {key: origin_of(run) for key, run in recipes.items()}
     names = names_of({origins[key]: run.recipe for key, run in recipes.items()})
     statuses: dict[tuple[object, ...], RecipeStatus] = {}
     for run in ordered:
-        changed, origin = tuple(changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
+        changed, origin = tuple(runs.changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
         key = (origin, run.recipe_hash, run.model, changed)
         if key not in statuses:
-            statuses[key] = status or recipe_status(run, changed)
+            statuses[key] = runs.status or recipe_status(run, changed)
         placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
-    rows = {one.group: one.paper for one in placed if one.paper is not None}
+    rows = {one.group: one.run.paper for one in placed if one.run.paper and one.status != "other_model"}
     with_rows = []
     for one in placed:
-        row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
+        row = None if one.status == "other_model" else one.run.paper or rows.get(one.group)
         same = row == one.run.paper
         with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
     groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
     found: list[Experiment] = []
     for members in groups.values():  # in the order in which they finished
-        runs, of_files = [one.run for one in members], {one.origin: one.status for one in members}
+        seeds, of_files = [one.run for one in members], {one.origin: one.status for one in members}
         files = sorted(of_files, key=lambda origin: get_args(RecipeStatus).index(of_files[origin]))
-        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+        first_runs = list({run.experiment: run for run in reversed(seeds)}.values())[::-1]
         merged = [each for first, second in pairwise(first_runs) for each in differences(first, second)]
         experiment = Experiment(
-            results=tuple(by_seed(runs).values()),
+            results=tuple(by_seed(seeds).values()),
             status=of_files[files[0]],
             names=tuple(dict.fromkeys(names[origin] for origin in files)),
             origin=files[0],
             changes=next((one.changes for one in reversed(members) if one.changes), ()),
-            cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
+            cell=next(filter(None, (runs.tags.get(run.run_id or "", "").rstrip("/") for run in reversed(seeds))), ""),
             notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
         )
         found.append(experiment)
@@ -269,10 +249,6 @@ class _Placed(NamedTuple):
     status: RecipeStatus
     changes: tuple[str, ...]
 
-    @property
-    def paper(self) -> PaperRow | None:
-        return None if self.status == "other_model" else self.run.paper
-
 
 def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     """Return the data sets of a run's evaluators with their digests."""
@@ -281,28 +257,27 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
 
 def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     tags = []
-    for difference in one.latest.identity.differences(other.latest.identity):
-        if difference.part == "code":
-            tags.append(f"{difference} of {one.latest.finished:%Y-%m-%d %H:%M}")
-        elif difference.part != "scored":  # the evaluation data are below
-            named = f"weights of {difference.name}" if difference.part == "weights" else difference.part
-            tags.append(f"{named} {difference.first[:SHORT] or 'none'}")
-    tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
+    for each in _differing(one.latest, other.latest):
+        if each.part == "code":
+            tags.append(f"{each} of {one.latest.finished:%Y-%m-%d %H:%M}")
+        else:
+            named = {"weights": f"weights of {each.name}", "scored": each.name}.get(each.part, each.part)
+            tags.append(f"{named} {each.first.removeprefix('rows:')[:SHORT] or 'none'}")
     return replace(one, apart=tuple(dict.fromkeys((*one.apart, *tags))), notes=(*one.notes, note))
 
 
 def differences(first: Result, second: Result) -> list[str]:
     """Return the differences between the experiments and the evaluation data of two runs."""
     dates = f"{first.finished:%Y-%m-%d %H:%M} / {second.finished:%Y-%m-%d %H:%M}"
-    named = [one for one in first.identity.differences(second.identity) if one.part != "scored"]
-    return [f"{one} ({dates})" if one.part == "code" else str(one) for one in named] + [
-        f"evaluation data {name} {old[:SHORT]} / {new[:SHORT]}" for name, old, new in _other_data(first, second)
+    return [
+        f"{one} ({dates})" if one.part == "code" else str(one).replace("scored data", "evaluation data")
+        for one in _differing(first, second)
     ]
 
 
-def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
-    """Return the evaluation data that differ with both digests."""
+def _differing(first: Result, second: Result) -> list[Difference]:
+    """Return the differences of the experiments, then of the evaluation data, which records of 0.1 have, too."""
+    found = [one for one in first.identity.differences(second.identity) if one.part != "scored"]
     old, new = dict(evaluation_data(first)), dict(evaluation_data(second))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    first_of, second_of = ({name: of.get(name, "none").removeprefix("rows:") for name in names} for of in (old, new))
-    return [(name, first_of[name], second_of[name]) for name in names]
+    return found + [Difference("scored", name, old.get(name, ""), new.get(name, "")) for name in names]

@@ -1,19 +1,17 @@
-"""Figures of a finished run, from its result and the series of its evaluators, and the figure of a study."""
+"""Figures of a finished run, from its result and the series of its evaluators."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cse_cli.analysis.experiments import group
-from cse_cli.analysis.origins import RecipeStatus
+from cse_cli.analysis.experiments import FinishedRuns, group
 from cse_cli.analysis.tables import paper_table
 from cse_cli.core.plotting import (
     BLACK,
@@ -42,13 +40,11 @@ from registry import papers
 from registry.papers import AVERAGE
 
 LABELS = {"measured": "this run", "untrained": "untrained"}
-"""Role → its label in a legend."""
 FILLS: dict[str, dict[str, Any]] = {
     "measured": {"facecolor": MEASURED, "edgecolor": MEASURED},
     "paper": {"facecolor": "white", "edgecolor": PAPER, "hatch": "/////"},
     "untrained": {"facecolor": "#dddddd", "edgecolor": UNTRAINED},
 }
-"""Role → style of its bars, distinct in gray as well."""
 POINTS: dict[str, dict[str, Any]] = {
     "untrained": {"s": 26, "facecolor": "white", "edgecolor": UNTRAINED, "linewidths": 1},
     "measured": {"s": 75, "color": MEASURED, "marker": "*"},
@@ -59,7 +55,6 @@ WIDE = 5
 ALIGNMENT, UNIFORMITY = "alignment", "uniformity"
 """Metrics of the evaluators that get a plane."""
 REPORTED = ("UNIF", "ALGN")
-"""Columns of a paper's table with uniformity and alignment."""
 SCATTERS = 3
 """Maximum number of scatter plots of a run. Each takes a quarter of a second."""
 BINS = 26
@@ -67,77 +62,53 @@ BINS = 26
 FEW = 40
 """Largest number of singular values that get a marker each."""
 Figures = Iterator[tuple[str, Figure]]
-"""Names and figures."""
 Bars = Mapping[str, tuple[str, Sequence[float | None]]]
 """Role → label, and one value or None for each task."""
 Steps = Sequence[tuple[int, float]]
-"""Step and value, ordered by step."""
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """A finished run and the numbers of its figures.
+def _heading(result: Result, title: str, *evaluators: str, note: str = "") -> Heading:
+    names = [name for evaluator in evaluators for name in result.scored_on.get(evaluator, ())]
+    data = names[0] if names else ", ".join(evaluators)  # dataset/split
+    if len(names) > 1:
+        splits = sorted({name.rpartition("/")[2] for name in names})
+        data = f"{' and '.join(splits)} split{'s' if len(splits) > 1 else ''}"
+    return Heading(f"{title}{data}", f"{result.title}, seed {result.seed}", note)
 
-    Args:
-        result: Scores of the run.
-        series: Series of its evaluators.
-        data: Evaluator → names "dataset/split" of its data, for the titles.
-        status: Relation of the run to its recipe's file. Default: by the file. Only a current run is compared with a
-            paper's row.
+
+def _selecting(result: Result) -> str:
+    """Return the evaluator that selected the state, or an empty string."""
+    return (result.metric_for_best_model or "").rpartition(".")[0]
+
+
+def draw_run(result: Result, series: Mapping[str, Series], directory: Path) -> list[Path]:
+    """Write each figure for which the run has data, as SVG and as PNG, and return the files.
+
+    `series` has the series of each evaluator.
     """
-
-    result: Result
-    series: Mapping[str, Series] = field(default_factory=dict)
-    data: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    status: RecipeStatus | None = None
-
-    @property
-    def selecting(self) -> str:
-        """Name of the evaluator that selected the checkpoint, or an empty string."""
-        return (self.result.metric_for_best_model or "").rpartition(".")[0]
-
-    def heading(self, title: str, *evaluators: str, note: str = "") -> Heading:
-        """Return a heading with title, data, method and seed."""
-        names = [name for evaluator in evaluators for name in self.data.get(evaluator, ())]
-        data = names[0] if names else ", ".join(evaluators)  # dataset/split
-        if len(names) > 1:
-            splits = sorted({name.rpartition("/")[2] for name in names})
-            data = f"{' and '.join(splits)} split{'s' if len(splits) > 1 else ''}"
-        return Heading(f"{title}{data}", f"{self.result.title}, seed {self.result.seed}", note)
-
-    def with_series(self, *names: str) -> dict[str, tuple[Sequence[float], ...]]:
-        """Return evaluator → series with these names. Evaluators without one of them are omitted."""
-        found = {evaluator: tuple(of.get(name, ()) for name in names) for evaluator, of in self.series.items()}
-        return {evaluator: series for evaluator, series in found.items() if all(len(one) for one in series)}
+    return save_figures(run_figures(result, series), directory)
 
 
-def draw_run(
-    result: Result, series: Mapping[str, Series], directory: Path, data: Mapping[str, Sequence[str]] | None = None
-) -> list[Path]:
-    """Write each figure for which the run has data, as SVG and as PNG, and return the files."""
-    return save_figures(run_figures(FinishedRun(result, series, data or {})), directory)
-
-
-def run_figures(run: FinishedRun) -> Figures:
+def run_figures(result: Result, series: Mapping[str, Series]) -> Figures:
     """Yield name and figure for everything for which the run has data. Iterate inside `figure_style`."""
     for kind, figures in (
-        ("training_curve", _training_curve(run)),
-        ("tasks_", _task_bars(run)),
-        ("similarity_", _similarities(run)),
-        ("singular_values_", _spectra(run)),
-        ("alignment_uniformity_", _planes(run)),
+        ("training_curve", _training_curve(result)),
+        ("tasks_", _task_bars(result)),
+        ("similarity_", _similarities(result, series)),
+        ("singular_values_", _spectra(result, series)),
+        ("alignment_uniformity_", _planes(result)),
     ):
         for name, figure in figures:
             yield kind + re.sub(r"[^\w.-]", "_", name), figure
 
 
-def _training_curve(run: FinishedRun) -> Figures:
+def _training_curve(result: Result) -> Figures:
     """Yield the score by step. A diamond marks the selected step, a dashed line the score before training."""
-    curve, selected, selecting = run.result.curve, run.result.selected_step, run.result.metric_for_best_model
+    curve, selected, selecting = result.curve, result.selected_step, result.metric_for_best_model
     if not curve or selecting is None:
         return
     metric = metric_name(selecting.rpartition(".")[2])
-    figure = new_figure(run.heading(f"Training curve: {metric}, ", run.selecting))
+    figure = new_figure(_heading(result, f"Training curve: {metric}, ", _selecting(result)))
     axes = figure.add_subplot()
     steps = sorted(curve)
     axes.plot(steps, [curve[step] for step in steps], "-o", color=MEASURED, zorder=2)
@@ -145,7 +116,7 @@ def _training_curve(run: FinishedRun) -> Figures:
         label = f"selected: {curve[selected]:.2f}, step {selected}"
         point = ([selected], [curve[selected]])
         axes.plot(*point, "D", color=CHOSEN, label=label, zorder=3, markersize=6, mfc="none", markeredgewidth=1.3)
-    untrained = metric_value(run.result.untrained, selecting)
+    untrained = metric_value(result.untrained, selecting)
     if untrained is not None and math.isfinite(untrained):
         axes.axhline(untrained, label=f"untrained: {untrained:.2f}", **GUIDE)
     label_steps(axes, "step", metric)
@@ -173,12 +144,12 @@ def _finite(points: Steps) -> tuple[list[int], list[float]]:
     return [step for step, _ in finite], [value for _, value in finite]
 
 
-def _task_bars(run: FinishedRun) -> Figures:
+def _task_bars(result: Result) -> Figures:
     """Yield the bars next to the paper's row that the run reproduces, else one chart for each shared metric."""
-    paper = run.result.paper
-    (experiment,) = group([run.result], status=run.status)
+    paper = result.paper
+    (experiment,) = group(FinishedRuns([result]))
     if paper is not None and experiment.latest.paper is not None:
-        shown, _ = paper_table(paper.key, paper.table, [experiment])
+        shown = paper_table(paper.key, paper.table, [experiment])
         scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}
         if "paper" in scores and scores.get("measured"):
             table = papers.load(paper.key).tables[paper.table]
@@ -189,19 +160,19 @@ def _task_bars(run: FinishedRun) -> Figures:
                 found = [scores[role].get(column.name) for column in columns]
                 rows[role] = labels[role], [None if score is None else score.mean for score in found]
             evaluators = [column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)]
-            heading = run.heading(f"Tasks: {table.metric}, ", *evaluators)
+            heading = _heading(result, f"Tasks: {table.metric}, ", *evaluators)
             yield "paper", draw_bars([column.name for column in columns], rows, table.metric, heading)
             return
-    scored = {name: next(iter(of)) for name, of in run.result.scores.items() if of and name != run.selecting}
+    scored = {name: next(iter(of)) for name, of in result.scores.items() if of and name != _selecting(result)}
     for metric in dict.fromkeys(scored.values()):
         evaluators = [name for name, of in scored.items() if of == metric]
         if len(evaluators) > 1:
             names, rows = [*evaluators, *([AVERAGE] if set(STS_TASKS) <= set(evaluators) else [])], {}
-            for role, state in (("untrained", run.result.untrained), ("measured", run.result.scores)):
+            for role, state in (("untrained", result.untrained), ("measured", result.scores)):
                 values = [metric_value(state, name if name == AVERAGE else f"{name}.{metric}") for name in names]
                 if any(value is not None for value in values):
                     rows[role] = LABELS[role], values
-            heading = run.heading(f"Tasks: {metric_name(metric)}, ", *evaluators)
+            heading = _heading(result, f"Tasks: {metric_name(metric)}, ", *evaluators)
             yield metric, draw_bars(names, rows, metric_name(metric), heading)
 
 
@@ -229,31 +200,31 @@ def draw_bars(tasks: Sequence[str], rows: Bars, metric: str, heading: Heading) -
     return figure
 
 
-def _similarities(run: FinishedRun) -> Figures:
+def _similarities(result: Result, series: Mapping[str, Series]) -> Figures:
     """Yield at most `SCATTERS` scatter plots.
 
     The order is: evaluators whose metric no other evaluator has, the selecting evaluator, those on the same data set,
     and all others as in the recipe.
     """
-    metrics = {evaluator: next(iter(scores), "") for evaluator, scores in run.result.scores.items()}
-    datasets = {name.rpartition("/")[0] for name in run.data.get(run.selecting, ())}
+    metrics = [next(iter(scores), "") for scores in result.scores.values()]
+    datasets = {name.rpartition("/")[0] for name in result.scored_on.get(_selecting(result), ())}
 
     def rank(evaluator: str) -> tuple[bool, bool, bool]:
-        shared = list(metrics.values()).count(metrics.get(evaluator, "")) > 1
-        same = any(name.rpartition("/")[0] in datasets for name in run.data.get(evaluator, ()))
-        return shared, evaluator != run.selecting, not same
+        shared = metrics.count(next(iter(result.scores.get(evaluator, ())), "")) > 1
+        same = any(name.rpartition("/")[0] in datasets for name in result.scored_on.get(evaluator, ()))
+        return shared, evaluator != _selecting(result), not same
 
-    found = run.with_series("gold", "cosine")
-    for evaluator in sorted(found, key=rank)[:SCATTERS]:
-        gold, cosine = found[evaluator]
-        scores, correlations = run.result.scores.get(evaluator, {}), []
+    paired = [name for name, of in series.items() if len(of.get("gold", ())) and len(of.get("cosine", ()))]
+    for evaluator in sorted(paired, key=rank)[:SCATTERS]:
+        gold, cosine = series[evaluator]["gold"], series[evaluator]["cosine"]
+        scores, correlations = result.scores.get(evaluator, {}), []
         for name in ("spearman", "pearson"):
             if name in scores:
                 low, high = (scores.get(f"{name}_{end}", scores[name]) for end in ("low", "high"))
                 interval = f" ({low:.2f} to {high:.2f})" if low < high else ""
                 correlations.append(f"{name.capitalize()} {scores[name]:.2f}{interval}")
         note = ", ".join([*correlations, f"{len(gold):,}\N{NO-BREAK SPACE}pairs"])
-        heading = run.heading("Gold score and cosine, ", evaluator, note=note)
+        heading = _heading(result, "Gold score and cosine, ", evaluator, note=note)
         yield evaluator, similarity_scatter(gold, cosine, heading)
 
 
@@ -285,13 +256,14 @@ def _centered_bins(values: Sequence[float]) -> list[float]:
     return [low + (place - 0.5) * width for place in range(BINS + 1)]
 
 
-def _spectra(run: FinishedRun) -> Figures:
+def _spectra(result: Result, series: Mapping[str, Series]) -> Figures:
     """Yield the singular values of the embeddings, divided by the largest, on a logarithmic scale."""
-    for evaluator, (values,) in run.with_series("singular_values").items():
-        if max(values) > 0:
-            rank = run.result.scores.get(evaluator, {}).get("effective_rank")
+    for evaluator, arrays in series.items():
+        values = arrays.get("singular_values", ())
+        if max(values, default=0) > 0:
+            rank = result.scores.get(evaluator, {}).get("effective_rank")
             note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
-            figure = new_figure(run.heading("Singular values of the embeddings, ", evaluator, note=note))
+            figure = new_figure(_heading(result, "Singular values of the embeddings, ", evaluator, note=note))
             axes = figure.add_subplot()
             ordered = sorted((value for value in values if value > 0), reverse=True)
             shares = [value / ordered[0] for value in ordered]
@@ -305,13 +277,9 @@ def _spectra(run: FinishedRun) -> Figures:
             yield evaluator, figure
 
 
-UniformityAlignment = tuple[float, float]
-"""Uniformity and alignment. Lower is better for both."""
-
-
-def _planes(run: FinishedRun) -> Figures:
+def _planes(result: Result) -> Figures:
     """Yield the run and its untrained encoder among the papers' points, with arrows to points derived from others."""
-    reported: dict[str, UniformityAlignment] = {}
+    reported: dict[str, tuple[float, float]] = {}  # uniformity and alignment
     sources: list[str] = []
     for paper in map(papers.load, papers.names()):
         for table in paper.tables.values():
@@ -321,13 +289,13 @@ def _planes(run: FinishedRun) -> Figures:
                     uniformity, alignment = (table.values(name)[heading] for heading in REPORTED)
                     if alignment is not None and uniformity is not None:
                         reported[name] = (uniformity, alignment)
-    for evaluator, scores in run.result.scores.items():
+    for evaluator, scores in result.scores.items():
         if not {ALIGNMENT, UNIFORMITY} <= set(scores):
             continue
-        states = {"untrained": run.result.untrained.get(evaluator), "measured": scores}
+        states = {"untrained": result.untrained.get(evaluator), "measured": scores}
         own = {role: (of[UNIFORMITY], of[ALIGNMENT]) for role, of in states.items() if of}
         note = f"points of papers: {'; '.join(sources)}"
-        heading = run.heading("Alignment and uniformity, ", evaluator, note=note)
+        heading = _heading(result, "Alignment and uniformity, ", evaluator, note=note)
         figure = new_figure(heading, COLUMN, 2.4 + 0.13 * len(reported))
         axes = figure.add_subplot()
         for place, (name, point) in enumerate(reported.items()):

@@ -14,21 +14,20 @@ from cse_cli.analysis.papers import (
     ScoreColumn,
     ScoreLayout,
     encoder_of,
-    find_reported_row,
     group_by_layout,
     layouts,
     merge_equal,
     model_name,
     reported_encoders,
     reported_for,
+    reported_row,
     reported_rows,
     reproductions_of,
     scores_its_name,
     table_of,
 )
 from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable, measure
-from cse_cli.analysis.studies import study_runs, study_table
-from cse_cli.analysis.tables import Cells, Chosen, OwnRow, build, paper_table, rank_by
+from cse_cli.analysis.tables import Cells, build, measured_row, paper_table, rank_by, study_runs, study_table
 from cse_cli.core.formatting import grouped
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
@@ -75,27 +74,15 @@ class LeaderboardQuery:
         """Whether the tables are those of papers."""
         return self.paper is not None or self.table is not None
 
-    def selects(self, result: Result) -> bool:
-        """Return whether a run has one of the recipes and the language."""
-        if self.recipes and not any(is_of_recipe(result, recipe) for recipe in self.recipes):
-            return False
-        return self.language in (None, result.language)
-
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the selected tables. Unknown names are errors."""
     if query.community and query.by_paper:
-        raise CseError(
-            "--community cannot be combined with --paper or --table",
-            "omit one of them; --encoder and --recipe can be combined with both",
-            code="leaderboard.conflicting_options",
-        )
+        action = "omit one of them; --encoder and --recipe can be combined with both"
+        raise _conflict("--community cannot be combined with --paper or --table", action)
     if query.elsewhere and (query.by_paper or query.recipes):
-        raise CseError(
-            "--results cannot be combined with --paper, --table or --recipe",
-            "omit one of them; results made elsewhere have no recipe",
-            code="leaderboard.conflicting_options",
-        )
+        action = "omit one of them; results made elsewhere have no recipe"
+        raise _conflict("--results cannot be combined with --paper, --table or --recipe", action)
     elsewhere = [one for argument in query.elsewhere for one in read_elsewhere(argument)]
     for recipe in query.recipes:
         if not any(is_of_recipe(one, recipe) for one in runs.results) and not is_file(find(recipe)):
@@ -107,8 +94,10 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
             )
     languages = [*(one.language for one in runs.results), *(row.language for row in reported_rows())]
     _check_name(query.language, query.language, languages, "language", code="leaderboard.unknown_language")
-    selected = [result for result in runs.results if query.selects(result)]
-    ran = [*group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool), *elsewhere]
+    selected = [one for one in runs.results if query.language in (None, one.language)]
+    if query.recipes:
+        selected = [one for one in selected if any(is_of_recipe(one, recipe) for recipe in query.recipes)]
+    ran = [*group(replace(runs, results=selected), pool=query.pool), *elsewhere]
     if query.encoder is not None:
         encoders = [*reported_encoders(), *map(encoder_of, ran)]
         _check_name(query.encoder, query.encoder_name, encoders, "encoder", code="leaderboard.unknown_encoder")
@@ -129,9 +118,11 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         # The studies with the paper's encoders come first.
         of_paper = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
         studies = [study_runs(one, found, pool=query.pool) for one in of_paper]
-        started = [study for study in studies if study.any]
+        started = [study for study in studies if study.experiments]
         tables += [study_table(study, *address) for study in started]
-        table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})
+        in_studies = {cell.hash for study in started for cell, _ in study.cells}
+        table = paper_table(*address, [one for one in ran if one.latest.recipe_hash not in in_studies])
+        has_runs = any(row.source == "measured" for row in table.rows)
         if has_runs or (not started and (query.table is not None or not runs.results)):
             commands = "; ".join(f"cse run {study.name}" for study in of_paper)
             tables.append(table.model_copy(update={"command": commands or None}))
@@ -145,6 +136,10 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
         )
         filtered += [table.model_copy(update={"rows": rows})] if rows else []
     return filtered
+
+
+def _conflict(message: str, action: str) -> CseError:
+    return CseError(message, action, code="leaderboard.conflicting_options")
 
 
 def _check_name(given: str | None, name: str | None, names: Iterable[str | None], option: str, *, code: str) -> None:
@@ -199,18 +194,10 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     """Return the paper and the identifier of each selected table.
 
     `table` is "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier.
-
-    Raises:
-        UnknownNameError: If there is no such paper or table.
-        CseError: If the address is a figure, or the arguments name different papers.
     """
     key, slash, name = (table or "").rpartition("/")
     if slash and paper not in (None, key):
-        raise CseError(
-            f"--paper '{paper}' and --table '{table}' name different papers",
-            "omit --paper",
-            code="leaderboard.conflicting_options",
-        )
+        raise _conflict(f"--paper '{paper}' and --table '{table}' name different papers", "omit --paper")
     keys = [key] if slash else papers.names() if paper is None else [paper]
     every = {(of, identifier): found for of in keys for identifier, found in papers.load(of).tables.items()}
     if table is None:
@@ -241,23 +228,21 @@ def encoder_table(
     """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
     reported = reported_for(encoder, language, layout)
     known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
-    chosen = chosen_by_dev(members, every=every)
-    dev = selecting_column(members)
-    columns = _columns(language, layout, members, dev)
-    known.sort(key=lambda row: rank_by(layout.ranking, row))
+    chosen, dev = chosen_by_dev(members, every=every), selecting_column(members)
+    columns, primary = _columns(language, layout, members, dev), layout.ranking
+    known.sort(key=lambda row: rank_by(primary, row))
     open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in known if row.recipe))
     of_recipes = [[row for row in known if row.recipe == recipe] for recipe in open_recipes]
     fullest = {id(max(rows, key=lambda row: len(row.scores))) for rows in of_recipes}
-    blocks: list[list[ScoreRow | OwnRow]] = []
+    blocks: list[list[ScoreRow]] = []
     for row in known:
         empty = {"source": "measured", "reported_in": (), "scores": {}, "notes": (), "reproduces": row.name}
         blocks.append([row, row.model_copy(update=empty)] if id(row) in fullest else [row])
-    for experiment, best_of in chosen:
-        paper = experiment.latest.paper
-        own = find_reported_row(paper.key, paper.table, paper.row) if paper else None
+    for experiment in chosen:
+        own = reported_row(experiment.latest.paper)
         of_row = layout.in_metric(columns, table_of(own).rows[own.name].score) if own else columns
         cells = Cells(experiment, of_row, layout.reported_scores(own) if own else None)
-        blocks.append([OwnRow([cells], own, best_of)])
+        blocks.append([measured_row([cells], primary, own)])
     remarks: tuple[str, ...] = ()
     if dev is not None:
         headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
@@ -265,11 +250,11 @@ def encoder_table(
     return build(
         blocks,
         columns,
-        [one for one, _ in chosen],
-        layout.ranking,
+        chosen,
+        primary,
         first=_untrained(encoder, columns, chosen),
         kind="encoder",
-        heading=f"{encoder}{language and f' ({language})'}{layout.unit_text}",
+        heading=f"{encoder}{language and f' ({language})'}{layout.unit}",
         encoder=encoder,
         language=language,
         remarks=remarks,
@@ -299,10 +284,10 @@ def _columns(
     return found
 
 
-def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Chosen) -> Iterator[ScoreRow]:
+def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Sequence[Experiment]) -> Iterator[ScoreRow]:
     """Yield the encoder before training, one row for all recipes that give it the same scores."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[Experiment, dict[str, Score]]]] = {}
-    for experiment, _ in chosen:
+    for experiment in chosen:
         if experiment.latest.paper is None:
             values = {column.heading: column.values(experiment, "untrained") for column in columns}
             scores = {heading: measure(of_seeds) for heading, of_seeds in values.items() if of_seeds}
@@ -336,23 +321,23 @@ def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
     return ScoreColumn(DEV, evaluator, metric, data=data)
 
 
-def chosen_by_dev(members: Sequence[Experiment], *, every: bool) -> Chosen:
+def chosen_by_dev(members: Sequence[Experiment], *, every: bool) -> list[Experiment]:
     """Return `every` experiment, or those of each recipe with the best mean dev score.
 
     Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
     settings are returned, and all configurations of a recipe that selects nothing by a dev score.
     """
     if every:
-        return [(one, 1) for one in members]
+        return list(members)
     methods = grouped(members, lambda one: (one.origin or one.recipe, one.test_selected))
     return [shown for of_one in methods.values() for shown in _best(of_one)]
 
 
-def _best(of_one: Sequence[Experiment]) -> Chosen:
+def _best(of_one: Sequence[Experiment]) -> Sequence[Experiment]:
     current = [one for one in of_one if not one.stale] or of_one
-    dev = selecting_column(current)
-    if dev is None:
-        return [(one, 1) for one in current]
+    dev, count = selecting_column(current), len({one.latest.recipe_hash for one in current})
+    if dev is None or count == 1:
+        return current
     new = [_new_seeds(one, current) for one in current]
 
     def quality(place: int) -> tuple[bool, float, float]:
@@ -363,15 +348,12 @@ def _best(of_one: Sequence[Experiment]) -> Chosen:
         return len(chose.seeds) > 1, mean, one.latest.finished.timestamp()
 
     best = current[max(range(len(current)), key=quality)].latest.recipe_hash
-    count = len({one.latest.recipe_hash for one in current})
     found = []
     for one, seeds in zip(current, new, strict=True):
-        if one.latest.recipe_hash == best and count > 1:
+        if one.latest.recipe_hash == best:
             tested = tuple(run for run in one.results if run.seed in seeds)
-            found.append(replace(one, results=tested or one.results, fresh=bool(tested)))
-        elif one.latest.recipe_hash == best:
-            found.append(one)
-    return [(one, count) for one in found]
+            found.append(replace(one, results=tested or one.results, best_of=count, fresh=bool(tested)))
+    return found
 
 
 def _new_seeds(one: Experiment, every: Sequence[Experiment]) -> set[int]:
@@ -403,23 +385,22 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
         members = [one for one in ran if community_place(one) == (which, model_name(name)) and layout.scored(one)]
         if encoder not in (None, model_name(name)) or (every and not members):
             continue
-        chosen = chosen_by_dev(members, every=every)
-        blocks: list[list[ScoreRow | OwnRow]] = []
-        others = list(chosen)
+        chosen, primary = chosen_by_dev(members, every=every), layout.ranking
+        blocks, others = [], chosen
         for given in rows:
             row, columns = _listed_row(given, layout), layout.in_metric(layout.columns, given.score)
-            below = [one for one in chosen if one[0].status != "other_model" and given.recipe in one[0].names]
-            own = [OwnRow([Cells(one, columns, row.scores)], row, best_of) for one, best_of in below]
-            blocks.append([row, *own])
+            below = [one for one in chosen if one.status != "other_model" and given.recipe in one.names]
+            cells = [Cells(one, columns, row.scores) for one in below]
+            blocks.append([row, *(measured_row([one], primary, row) for one in cells)])
             others = [one for one in others if one not in below]
-        blocks += [[OwnRow([Cells(one, layout.columns, {})], None, best_of)] for one, best_of in others]
+        blocks += [[measured_row([Cells(one, layout.columns, {})], primary)] for one in others]
         table = build(
             blocks,
             layout.columns,
-            [one for one, _ in chosen],
-            layout.ranking,
+            chosen,
+            primary,
             kind="community",
-            heading=f"{name}: {papers.LISTS[which]}{layout.unit_text}",
+            heading=f"{name}: {papers.LISTS[which]}{layout.unit}",
             encoder=model_name(name),
             language=COMMUNITY_LANGUAGE,
             table=which,

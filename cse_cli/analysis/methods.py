@@ -13,7 +13,7 @@ from cse_cli.analysis.elsewhere import is_elsewhere, read_elsewhere, with_mean
 from cse_cli.analysis.experiments import Experiment, FinishedRuns, by_seed, group, last_finished
 from cse_cli.analysis.leaderboard import chosen_by_dev
 from cse_cli.analysis.origins import is_of_recipe, recipe_today
-from cse_cli.analysis.studies import StudyRuns, study_runs
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT
 from cse_cli.core.results import Result
@@ -28,7 +28,7 @@ BEST_OF = (
     "it has the best dev score of {} configurations of its recipe on these seeds. If you chose it by this score, the "
     "test finds too much, so run new seeds together first"
 )
-"""Note on a method that may be chosen by dev scores."""
+NONE_FINISHED = "no run with the current settings has finished"
 
 
 def find_methods(
@@ -41,11 +41,6 @@ def find_methods(
             results made elsewhere.
         finished: Finished runs.
         pairwise: Whether no method is the one that all others are compared with.
-
-    Raises:
-        CseError: If there are fewer than two, two share a run, one has no finished run, or the first row of a study is
-            compared with all others and has none.
-        UnknownNameError: If a name is not a recipe, a run or a study.
     """
     found: list[tuple[Experiment, str]] = []
     notes: list[str] = []
@@ -95,11 +90,9 @@ def find_method(name: str, results: Sequence[Result]) -> Experiment:
     if at and seed.isdecimal():
         every = _method_of_recipe(recipe, results)
         if int(seed) not in every.runs:
-            raise CseError(
-                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.seeds))}",
-                f"run `cse run {recipe} --seed {seed}`",
-                code="compare.no_finished_run",
-            )
+            seeds = ", ".join(map(str, every.seeds))
+            message = f"{every.name} has no finished run with seed {seed}, only with {seeds}"
+            raise _no_run(message, f"run `cse run {recipe} --seed {seed}`")
         return replace(every, name=f"{every.name}@{int(seed)}", results=(every.runs[int(seed)],))
     if names_recipe(name, results):
         return _method_of_recipe(name, results)
@@ -115,20 +108,19 @@ def find_method(name: str, results: Sequence[Result]) -> Experiment:
     run = find_run(name, known)
     found = next((result for result in results if result.run_id == run.run_id), None)
     if found is None:
-        raise CseError(
-            f"run {run.about.short} has no scores: {run.state}",
-            "compare a finished run: `cse runs ls` lists them",
-            code="compare.no_finished_run",
-        )
+        message = f"run {run.about.short} has no scores: {run.state}"
+        raise _no_run(message, "compare a finished run: `cse runs ls` lists them")
     return Experiment((found,), name=f"{run.about.short} ({recipe_name(found.recipe)})")
+
+
+def _no_run(message: str, action: str) -> CseError:
+    return CseError(message, action, code="compare.no_finished_run")
 
 
 def names_recipe(name: str, results: Iterable[Result]) -> bool:
     """Return whether `name` is the path or name of a recipe, or `recipe@seed`."""
     _, at, seed = name.rpartition("@")
-    if at and seed.isdecimal():
-        return True
-    if name.endswith(".toml") or bare_file(name, study=False):
+    if (at and seed.isdecimal()) or name.endswith(".toml") or bare_file(name, study=False):
         return True
     return any(is_of_recipe(run, name) for run in results)
 
@@ -142,7 +134,7 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
     """Return the newest experiment with the recipe's current settings, or with those of its last run."""
     notes: list[str] = []
     named = [result for result in results if is_of_recipe(result, argument)]
-    today, why = None, "no run with the current settings has finished"
+    today, why = None, NONE_FINISHED
     try:
         today = recipe_today(argument).settings
     except CseError as error:
@@ -151,37 +143,31 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         why = "the recipe does not exist" if isinstance(error, UnknownNameError) else f"it cannot be read: {error}"
     runs = [result for result in results if result.recipe_hash == today]
     if not runs and not named:
-        raise CseError(
-            f"recipe '{argument}' has no finished run",
-            f"run `cse run {argument} --seeds 5`",
-            code="compare.no_finished_run",
-        )
+        raise _no_run(f"recipe '{argument}' has no finished run", f"run `cse run {argument} --seeds 5`")
     if not runs:
         # A try with other settings is not the recipe.
         last = last_finished([run for run in named if run.run_id and not read_about(run.run_id).changes] or named)
-        notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
+        notes.append(f"{why}: {_runs_of(last)}")
         runs = [run for run in named if run.recipe_hash == last.recipe_hash]
     last = last_finished(runs)
     for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
         differing = "; ".join(map(str, other.identity.differences(last.identity)))
         notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
     own = by_seed(run for run in runs if run.experiment == last.experiment)
-    for best, tried in chosen_by_dev(group(named, status="current"), every=False):
+    for best in chosen_by_dev(group(FinishedRuns(named, status="current")), every=False):
         if best.latest.experiment == last.experiment and not best.fresh:
-            notes.append(BEST_OF.format(tried))
+            notes.append(BEST_OF.format(best.best_of))
     return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
+
+
+def _runs_of(last: Result) -> str:
+    return f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
 
 
 def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Experiment], list[str]]:
     """Return each row of a study that has finished runs, without letters, and remarks on the other rows.
 
-    Args:
-        runs: Cells of the study with their runs.
-        argument: Name of the study in commands.
-        needs_first: Whether the first row must have runs, because the others are compared with it.
-
-    Raises:
-        CseError: If the study has several columns, or no finished run, or none of its first row.
+    `argument` is the name of the study in commands. `needs_first` is whether the first row must have runs.
     """
     if len(runs.study.columns) > 1:
         show = f"cse report {argument}"
@@ -194,15 +180,10 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         )
     missing = runs.rows_without_runs()
     if len(missing) == len(runs.rows):
-        raise CseError(
-            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
-        )
+        raise _no_run(f"no run of study '{argument}' has finished", f"run `cse run {argument}`")
     if needs_first and (name := runs.rows[0]) in missing:
-        raise CseError(
-            f"all rows of '{argument}' are compared with its first one, '{name}', which has no finished run",
-            f"run `cse run {argument} --row {shlex.quote(name)}`, or name another method first",
-            code="compare.no_finished_run",
-        )
+        message = f"all rows of '{argument}' are compared with its first one, '{name}', which has no finished run"
+        raise _no_run(message, f"run `cse run {argument} --row {shlex.quote(name)}`, or name another method first")
     choices = {choice.row: choice for choice in runs.choices}
     methods: list[Experiment] = []
     notes: list[str] = []
@@ -214,20 +195,17 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         if first != cell.row:
             notes.append(f"{cell.row} has the same runs as {first} and is not compared")
             continue
-        remarks, choice, last = [], choices.get(cell.row), found.latest
+        remarks, choice = [], choices.get(cell.row)
         if found.status == "changed":
-            since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
-            remarks.append(f"no run with the current settings has finished: {since}")
+            remarks.append(f"{NONE_FINISHED}: {_runs_of(found.latest)}")
         remarks += [f"the newest of several experiments: {note}" for note in found.notes]
         if choice is not None and choice.finished < choice.trials:
             tried = f"only {choice.finished} of {choice.trials} trials have finished"
             remarks.append(f"{tried}, so its settings may change")
         methods.append(replace(found, notes=tuple(remarks), name=cell.row, study=argument))
-    if missing:
-        notes.append(
-            f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
-        )
-    if runs.outdated:
-        changed = f"{counted(len(runs.outdated), 'row')} whose recipe has changed since its trials"
-        notes.append(f"{changed}, which do not count: {', '.join(runs.outdated)}")
+    for some, what in (
+        (missing, f"without finished runs, `cse run {argument}`"),
+        (runs.outdated, "whose recipe has changed since its trials, which do not count"),
+    ):
+        notes += [f"{counted(len(some), 'row')} {what}: {', '.join(some)}"] if some else []
     return methods, notes

@@ -19,7 +19,6 @@ from registry.errors import CseError, UnknownNameError
 from registry.paths import is_file
 
 SHIPPED = "_recipes"
-"""Directory of an installation's recipes."""
 
 
 RecipeStatus = Literal["current", "variant", "other_model", "changed", "unreadable", "missing"]
@@ -87,7 +86,6 @@ def origin_of(result: Result) -> str:
 
 
 def _named(name: str) -> Path | None:
-    """Return the file of the recipe with a bare name."""
     return next((file for root in roots() if is_file(file := root / f"{name}.toml")), None)
 
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 
 from cse_cli._version import __version__
-from cse_cli.core.formatting import counted, seed_list
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, seed_list
 from cse_cli.core.tables import Table, as_markdown, escape_markdown, plain_table
 from registry.paths import write_atomically
 
@@ -78,7 +78,8 @@ def page(title: str, text: str) -> str:
 def markdown(report: Report, directory: str) -> str:
     """Return a report as GitHub Markdown, with the figures in `directory`."""
     environment = _environment(autoescape=False, finalize=lambda value: _as_markdown(value, directory))
-    environment.globals |= {"code": _code, "counted": counted, "seed_list": seed_list}
+    functions = (counted, date_and_time, distinct, duration, seed_list)
+    environment.globals |= {"code": _code, **{function.__name__: function for function in functions}}
     return environment.get_template(report.template).render(version=__version__, **report.values)
 
 

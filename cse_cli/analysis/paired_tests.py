@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -51,13 +50,7 @@ def evaluators_of(metric: str) -> Sequence[str]:
 
 
 class OfSeed(BaseModel, frozen=True):
-    """Two models with the same seed on one metric's pairs.
-
-    Args:
-        difference: Difference of the two ρ × 100, second minus first.
-        low: Lower end of its 95 % percentile bootstrap interval.
-        high: Upper end of this interval.
-    """
+    """Difference of two models with one seed on one metric's pairs, in points, with its 95 % percentile interval."""
 
     seed: int
     difference: float
@@ -70,7 +63,6 @@ class OnPairs(BaseModel, frozen=True):
 
     Args:
         pairs: Number of sentence pairs, of all evaluators together for an average.
-        resamples: Number of resampled data sets.
         p: Two-sided bootstrap p-value: twice the share of resamples on the other side of 0.
         p_adjusted: p-value corrected for metrics and comparisons. None if the metric is not tested.
         of_seeds: Result of each seed. The seeds share their pairs, so their p-values cannot be combined.
@@ -86,62 +78,41 @@ class OnPairs(BaseModel, frozen=True):
     of_seeds: tuple[OfSeed, ...]
 
 
-@dataclass(frozen=True)
-class RunPairs:
-    """Recorded sentence pairs of one run and one evaluator.
+class RunPairs(NamedTuple):
+    """Gold scores of the sentence pairs of one run and one evaluator, ρ of the pairs, and ρ of each resample."""
 
-    Args:
-        digest: Digest of the data set. Empty if the run did not record it.
-        gold: (n,) gold scores.
-        cosine: (n,) cosines of the model.
-        rho: ρ of the pairs.
-        draws: (resamples,) ρ of the resampled pairs.
-    """
-
-    digest: str
     gold: Floats
-    cosine: Floats
     rho: float
     draws: Floats
 
     def same_pairs(self, other: RunPairs) -> bool:
         """Return whether each position has the same pair in both."""
-        contradict = self.digest and other.digest and self.digest != other.digest
-        return not contradict and np.array_equal(self.gold, other.gold)
+        return np.array_equal(self.gold, other.gold)
 
     def explains(self, score: float) -> bool:
         """Return whether a score is 100 · ρ over all pairs, not a mean over subsets or another metric."""
         return abs(100 * self.rho - score) < _SAME
 
 
-Series = Mapping[str, Mapping[str, Any]]
-SeedPairs = Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]
-"""Seed → pairs of the first and of the second run, for each evaluator."""
-
-
-def resample_runs(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
-    """Return run ID → pairs of one evaluator, for the runs that recorded them. Each run is resampled once.
-
-    `runs` are run ID, series, and digest of the evaluator's data.
-    """
-    groups: dict[bytes, list[tuple[str, str, Floats, Floats]]] = {}
-    for run_id, series, digest in runs:
-        arrays = series.get(evaluator, {})
+def resample_runs(series: Mapping[str, Mapping[str, Any]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
+    """Return run ID → pairs of one evaluator, for the runs whose series have them. Each run is resampled once."""
+    groups: dict[bytes, list[tuple[str, Floats, Floats]]] = {}
+    for run_id, arrays in series.items():
         if "gold" in arrays and "cosine" in arrays:
             gold, cosine = (np.asarray(arrays[name], dtype=np.float64) for name in ("gold", "cosine"))
-            groups.setdefault(gold.tobytes(), []).append((run_id, digest, gold, cosine))
+            groups.setdefault(gold.tobytes(), []).append((run_id, gold, cosine))
     found: dict[str, RunPairs] = {}
     for members in groups.values():
-        gold, cosines = members[0][2], [cosine for *_, cosine in members]
+        gold, cosines = members[0][1], [cosine for *_, cosine in members]
         rng = np.random.default_rng((0, crc32(evaluator.encode())))  # independent for two evaluators
         draws = resampled_spearman(gold, cosines, resamples, rng)
-        for (run_id, digest, _, cosine), rho, drawn in zip(members, spearman(gold, cosines), draws, strict=True):
-            found[run_id] = RunPairs(digest, gold, cosine, float(rho), drawn)
+        for (run_id, *_), rho, drawn in zip(members, spearman(gold, cosines), draws, strict=True):
+            found[run_id] = RunPairs(gold, float(rho), drawn)
     return found
 
 
-def compare_pairs(seeds: SeedPairs) -> OnPairs:
-    """Compare two methods by the mean over seeds and evaluators. Each evaluator is resampled separately."""
+def compare_pairs(seeds: Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]) -> OnPairs:
+    """Compare two methods by the mean over seeds and evaluators, given both runs' pairs of each evaluator by seed."""
     of_seeds: list[OfSeed] = []
     every: list[Floats] = []
     for seed, couples in seeds.items():
@@ -172,12 +143,16 @@ def _interval(drawn: Floats) -> tuple[float, float]:
     return 100 * float(low), 100 * float(high)
 
 
-@dataclass(frozen=True)
 class PairedTests:
-    """Recorded sentence pairs of several runs, by evaluator and run ID, and the runs without pairs."""
+    """Recorded sentence pairs of runs behind some metrics, resampled once."""
 
-    pairs: Mapping[str, Mapping[str, RunPairs]]
-    without: frozenset[str]
+    def __init__(self, runs: Iterable[Result], metrics: Iterable[str], resamples: int) -> None:
+        ids = dict.fromkeys(run.run_id for run in runs if run.run_id)
+        self.series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) for run_id in ids}
+        self.pairs: dict[str, dict[str, RunPairs]] = {}
+        for name in dict.fromkeys(name for metric in metrics for name in evaluators_of(metric)):
+            of_runs = {run_id: series.get(name, {}) for run_id, series in self.series.items()}
+            self.pairs[name] = resample_runs(of_runs, name, resamples)
 
     def compare(self, metric: str, runs: Mapping[int, tuple[Result, Result]]) -> tuple[OnPairs | None, str | None]:
         """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing."""
@@ -199,7 +174,7 @@ class PairedTests:
         kept: list[RunPairs] = []
         for run in (first, second):
             run_id = run.run_id or ""
-            if run_id in self.without:
+            if not self.series.get(run_id):
                 return f"run {run_id[:8]} recorded no sentence pairs"
             if (pairs := self.pairs[evaluator].get(run_id)) is None:
                 return "it is not a score of sentence pairs"
@@ -209,25 +184,6 @@ class PairedTests:
         if not kept[0].same_pairs(kept[1]):
             return f"the runs used different data for {evaluator}"
         return kept[0], kept[1]
-
-
-def read_pairs(
-    runs: Mapping[str, tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
-) -> PairedTests:
-    """Read the recorded sentence pairs of runs and resample those behind metrics.
-
-    `runs` maps run ID → result and resolved recipe.
-    """
-    series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) if run_id else {} for run_id in runs}
-    pairs = {}
-    for name in dict.fromkeys(name for metric in metrics for name in evaluators_of(metric)):
-        kept = []
-        for run_id, (run, recipe) in runs.items():
-            part = (recipe or {}).get("evaluators", {}).get(name, {})
-            data = f"{part.get('dataset') or part.get('file')}/{part.get('split')}"
-            kept.append((run_id, series[run_id], run.fingerprints.get(data, "")))
-        pairs[name] = resample_runs(kept, name, resamples)
-    return PairedTests(pairs, frozenset(run_id for run_id in runs if not series[run_id]))
 
 
 Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "incomplete", "selecting", "untested"]
@@ -284,7 +240,6 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan)
 
 
 def _half(seeds: Paired) -> str:
-    """Return half the interval. Empty if the interval is unbounded."""
     return "" if seeds.low is None or seeds.high is None else f" ± {_size((seeds.high - seeds.low) / 2)}"
 
 

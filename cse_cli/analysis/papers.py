@@ -11,7 +11,8 @@ from types import MappingProxyType
 from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.formatting import grouped
-from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, Scores, State, paper_average
+from cse_cli.recipe.schema import Paper
 from cse_cli.recipe.study import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
@@ -70,10 +71,11 @@ def reported_rows() -> Iterator[ScoreRow]:
             yield from rows_of_table(key, identifier)
 
 
-def find_reported_row(key: str, identifier: str, name: str) -> ScoreRow | None:
+def reported_row(address: PaperRow | Paper | None) -> ScoreRow | None:
     """Return a reported row, or None if it does not exist."""
-    exists = key in papers.names() and identifier in papers.load(key).tables
-    return next((row for row in rows_of_table(key, identifier) if row.name == name), None) if exists else None
+    if address is None or address.key not in papers.names() or address.table not in papers.load(address.key).tables:
+        return None
+    return next((row for row in rows_of_table(address.key, address.table) if row.name == address.row), None)
 
 
 def table_of(row: ScoreRow) -> Table:
@@ -94,11 +96,8 @@ def reported_encoders() -> set[str]:
 def encoder_of(experiment: Experiment) -> str:
     """Return the papers' name for the encoder of runs, or the name of their model if no paper has it."""
     result = experiment.latest
-    if (paper := result.paper) is not None:
-        reproduced = find_reported_row(paper.key, paper.table, paper.row)
-        if reproduced is not None and reproduced.model:
-            return reproduced.model
-    return model_name(result.model) or experiment.recipe
+    reproduced = reported_row(result.paper)
+    return (reproduced.model if reproduced else None) or model_name(result.model) or experiment.recipe
 
 
 def model_name(model: str) -> str:
@@ -112,7 +111,6 @@ class ScoreColumn:
     """A column of a table, and the score of runs in it.
 
     Args:
-        heading: Heading in the paper.
         evaluator: Name of an evaluator, or `avg`. Empty for a column without scores.
         metric: Name of a metric. None for the main one.
         averaged: Evaluators of the average. Empty for the seven English sets.
@@ -120,8 +118,7 @@ class ScoreColumn:
             metric have it as, for example, "spearman_all".
         data: `Result.data_of` of the evaluator. None in a paper's column, whose evaluator scores the data set that has
             its name, as far as the records contain it.
-        digits: Number of decimals to show.
-        gain_of: Column whose difference from other runs this one is. None for a column of scores.
+        gain_of: Column whose difference from other runs this one is.
         minus: Candidates for these runs. The first ones with seeds in common are used, seed by seed.
     """
 
@@ -156,8 +153,18 @@ class ScoreColumn:
         averaged = self.averaged or STS_TASKS if self.evaluator == AVERAGE else (self.evaluator,)
         if self.data is None and not all(scores_its_name(experiment.latest, name) for name in averaged):
             return []
-        own = experiment.values(self.evaluator, f"{self.metric}_{self.aggregate}", self.averaged, of=of)
-        return own or experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+        for metric in (f"{self.metric}_{self.aggregate}", self.metric):
+            found = [self._value(getattr(result, of), metric) for result in experiment.results]
+            known = [value for value in found if value is not None]
+            if len(known) == len(found):
+                return known
+        return []
+
+    def _value(self, scores: Scores, metric: str | None) -> float | None:
+        if self.evaluator == AVERAGE:
+            return paper_average(scores, self.averaged, metric or RANKED)
+        metrics = scores.get(self.evaluator, {})
+        return metrics.get(metric or next(iter(metrics), ""))  # the main metric is the first one
 
 
 def own_column(score: str, result: Result, heading: str = "", averaged: tuple[str, ...] = ()) -> ScoreColumn:
@@ -201,51 +208,24 @@ def columns_of(
     ]  # fmt: skip
 
 
-def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreColumn]) -> Iterator[ScoreRow]:
-    """Yield the last row of a table: in each column, the word overlap of the first runs that have it."""
-    scores = {}
-    for column in columns:
-        if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
-            scores[column.heading] = Score(mean=values[0])
-    if scores:
-        yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
-
-
 @dataclass(frozen=True)
 class ScoreLayout:
     """The columns of a kind of table, in which papers report scores or runs have them.
 
     Args:
         columns: Columns in order.
-        unit: Unit of the numbers, or their data if other runs scored other data. Empty if they differ.
-        score: Metric of the table, which ranks the rows if there is no average.
-        ranked_by: Heading of the column that ranks the rows. None for the average, empty if every column selected
-            states.
+        ranking: Heading of the column that ranks and judges a row. Empty if every column selected states.
+        unit: End of the table's heading: the unit of the numbers, or their data if other runs scored other data.
     """
 
     columns: tuple[ScoreColumn, ...]
+    ranking: str
     unit: str = ""
-    score: str | None = None
-    ranked_by: str | None = None
 
     @property
     def evaluators(self) -> tuple[str, ...]:
         """Evaluators of the columns, without the average."""
         return tuple(column.evaluator for column in self.columns if column.evaluator != AVERAGE)
-
-    @property
-    def unit_text(self) -> str:
-        """The unit in brackets, for the heading of a table."""
-        return f" [{self.unit}]" if self.unit else ""
-
-    @property
-    def ranking(self) -> str:
-        """Heading of the column that ranks and judges a row: the average if there is one. Empty for no column."""
-        if self.ranked_by is not None:
-            return self.ranked_by
-        averages = [column for column in self.columns if column.evaluator == AVERAGE]
-        scores = [column for column in self.columns if column.metric == self.score]
-        return (averages or scores or self.columns)[0].heading
 
     @property
     def scores(self) -> frozenset[tuple[str, str | None]]:
@@ -269,8 +249,11 @@ class ScoreLayout:
 
 
 def layout_of(table: Table) -> ScoreLayout:
-    """Return the columns of a paper's table that have scores."""
-    return ScoreLayout(tuple(column for column in columns_of(table) if column.evaluator), table.metric, table.score)
+    """Return the columns of a paper's table that have scores, ranked by the average, else by the table's metric."""
+    columns = tuple(column for column in columns_of(table) if column.evaluator)
+    averages = [column for column in columns if column.evaluator == AVERAGE]
+    first = next(iter(averages or [column for column in columns if column.metric == table.score] or columns), None)
+    return ScoreLayout(columns, first.heading if first else "", f" [{table.metric}]" if table.metric else "")
 
 
 def layouts(language: str) -> list[ScoreLayout]:
@@ -310,7 +293,7 @@ def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterato
                 else f"{name}: unknown data"
                 for name in names
             )
-            layout = replace(layout, unit="; ".join(data))
+            layout = replace(layout, unit=f" [{'; '.join(data)}]")
         yield layout, members
 
 
@@ -322,8 +305,8 @@ def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLay
     tests = tuple(name for name in names if name in shared)
     if len(tests) > 1:
         average = ScoreColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1], tests, data=())
-        return ScoreLayout((*columns, average))
-    return ScoreLayout(columns, ranked_by=tests[0] if tests else "")
+        return ScoreLayout((*columns, average), AVERAGE_HEADING)
+    return ScoreLayout(columns, tests[0] if tests else "")
 
 
 def reported_for(encoder: str, language: str, layout: ScoreLayout) -> list[ScoreRow]:

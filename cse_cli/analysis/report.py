@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import itemgetter
@@ -35,12 +35,11 @@ from cse_cli.analysis.experiments import (
 from cse_cli.analysis.methods import find_method, find_methods, names_run
 from cse_cli.analysis.origins import read_resolved
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
-from cse_cli.analysis.papers import find_reported_row
+from cse_cli.analysis.papers import reported_row
 from cse_cli.analysis.reproduced import compare_with_reproductions
-from cse_cli.analysis.studies import StudyRuns, own_table, study_runs, study_table
 from cse_cli.analysis.table_view import table_parts
-from cse_cli.analysis.tables import paper_table, seeds_table
-from cse_cli.core.formatting import counted, date_and_time, distinct, duration, mean_text, seed_list, signed, to_toml
+from cse_cli.analysis.tables import StudyRuns, own_table, paper_table, seeds_table, study_runs, study_table
+from cse_cli.core.formatting import counted, distinct, grouped, mean_text, seed_list, signed, to_toml
 from cse_cli.core.results import PaperRow, Result
 from cse_cli.core.stats import Paired, p_text, trend
 from cse_cli.core.tables import plain_table
@@ -52,15 +51,12 @@ from cse_cli.recipe.trials import choices_table
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
-from cse_cli.runs.scores import headlines, main_metrics
+from cse_cli.runs.scores import headlines, main_metrics, metric_value
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE, reported_difference
 
 CURVE = "training_curve"
-"""Name of the figure that belongs to the section on training."""
-LOSS, PARTS = "train/loss", "loss/"
-"""Name of the recorded loss, and prefix of its parts."""
 DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 ADDRESS = re.compile(r"[/\\]|://")
@@ -68,13 +64,9 @@ ADDRESS = re.compile(r"[/\\]|://")
 
 
 def write_report(argument: str, output: Path | None, baseline: str | None, *, force: bool) -> Path:
-    """Write the report of a run or a study and return its file.
+    """Write the report of a run or a study and return its file. `output` of None is a name in the working directory.
 
-    Args:
-        argument: Prefix of a run's ID, name of a run, name or path of a recipe or study, or `recipe@seed`.
-        output: Path with the suffix .html or .md. None selects a name in the working directory.
-        baseline: Recipe or run that the run is compared with.
-        force: Whether existing files are overwritten.
+    `argument` is the prefix of a run's ID, the name of a run, the name or path of a recipe or study, or `recipe@seed`.
     """
     study = find_study(argument)
     if study is not None and baseline is not None:
@@ -141,14 +133,15 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
     same = {**by_seed(one for one, differing in candidates if not differing), result.seed: result}
     # The paper's row may be newer than some of the seeds.
     of_row = [same[seed].model_copy(update={"paper": result.paper}) for seed in sorted(same)]
-    (own,) = group(of_row, {run_id: run.about.changes})
+    (own,) = group(FinishedRuns(of_row, changes={run_id: run.about.changes}))
     own = replace(own, letter="B", name=f"{result.recipe} (this report)")
     other = None if baseline is None else _find_baseline(run, own, baseline, results)
     seeds, comparison = list(own.seeds), [] if other is None else comparison_parts(compare([other, own]))
     how = rerun(result, resolved, [result.seed])
     repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, resolved, seeds).command]
-    settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(noted).items()]
-    variables = noted.get("settings") or {}
+    variables: dict[str, str] = noted.get("settings") or {}
+    settings = {name: value for name, value in variables.items() if value and not ADDRESS.search(value)}
+    assignments = "".join(f"{name}={shlex.quote(value)} " for name, value in settings.items())
     whose, drawn = f"{result.title}, seed {result.seed}", list[SavedFigure]()
     for file in sorted((folder_of(run_id) / "figures").glob("*.svg")):
         if content := file.read_bytes():
@@ -176,11 +169,12 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "training_figures": [figure for figure in drawn if figure.name in in_training],
         "other_figures": [figure for figure in drawn if figure.name not in in_training],
         "measures": plain_table(["", "mean ± standard deviation over the seeds"], measures) if measures else None,
-        "environment": environment_facts([result], noted),
-        "packages": list(noted.get("packages") or ()),
+        "results": [result],
+        "noted": noted,
+        "settings": settings,
         "fingerprints": fingerprints(own.results),
         "directories": [name for name in ("CSE_DATA", "CSE_MODELS") if variables.get(name)],
-        "commands": commands([result], [f"{''.join(settings)}{command}" for command in repeats]),
+        "commands": commands([result], [f"{assignments}{command}" for command in repeats]),
     }
     return Report(result.title, "report_run.md.j2", values, drawn)
 
@@ -207,12 +201,10 @@ def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Se
 def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     """Yield notes that a reader needs before comparing the scores."""
     result = runs.runs[run.result.seed] if run.result else runs.latest
-    metrics: dict[str, list[str]] = {}
-    for evaluator, metric in main_metrics(result.scores).items():
-        metrics.setdefault(metric.rpartition(".")[2], []).append(evaluator)
+    metrics = grouped(main_metrics(result.scores), lambda evaluator: next(iter(result.scores[evaluator])))
     names = [f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items()]
     yield f"Main metric of each evaluator: {'; '.join(names)}."
-    if runs.values(AVERAGE):
+    if all(metric_value(one.scores, AVERAGE) is not None for one in runs.results):
         yield "Avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
     if result.metric_for_best_model is not None:
         yield f"{result.metric_for_best_model} selected the scored checkpoint, so its own score is optimistic."
@@ -225,12 +217,10 @@ def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
 
 def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
     """Return the reported row that the recipe reproduces with your seeds below it, as parts of a report."""
-    paper = runs.latest.paper
-    row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
-    if paper is not None and row is not None:
-        table, _ = paper_table(paper.key, paper.table, [runs])
-        kept = tuple(line for line in table.rows if paper.row in (line.reproduces, line.name))
-        source = papers.load(paper.key)
+    if (row := reported_row(runs.latest.paper)) is not None:
+        key = str(row.paper)
+        table, source = paper_table(key, str(row.table), [runs]), papers.load(key)
+        kept = tuple(line for line in table.rows if row.name in (line.reproduces, line.name))
         return [*table_parts(table.model_copy(update={"rows": kept})), f"{source.citation} {source.url}"]
     if recorded is None:
         return []
@@ -259,17 +249,15 @@ def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | No
 
 
 def _losses(run_id: str, whose: str) -> list[SavedFigure]:
-    """Return the loss of this run by step."""
     from cse_cli.analysis.figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
     metrics = read_history(folder_of(run_id)).metrics
     recorded = {name: sorted(values.items()) for name, values in metrics.items() if len(values) > 1}
-    if LOSS not in recorded:
+    if (whole := recorded.get("train/loss")) is None:
         return []
-    parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}
-    heading = Heading("Loss", whose)
-    return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(recorded[LOSS], parts, heading)))]
+    parts = {name.removeprefix("loss/"): points for name, points in recorded.items() if name.startswith("loss/")}
+    return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(whole, parts, Heading("Loss", whose))))]
 
 
 def study_report(argument: str, finished: FinishedRuns) -> Report:
@@ -279,7 +267,7 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
 
     runs = study_runs(load_study(argument), finished)
     study = runs.study
-    if not runs.any:
+    if not runs.experiments:
         raise CseError(f"no run of '{study.name}' has finished", f"cse run {argument}", code="report.no_finished_run")
     first, current = runs.cells[0][0], [result for of_cell in runs.current.values() for result in of_cell]
     svg = as_svg(lambda: study_figure(runs))
@@ -293,11 +281,10 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
     source = ""
     if study.answers is not None:  # citation and the table or figure that the study reproduces
         paper, identifier = papers.load(study.answers[0]), study.answers[1]
-        if drawn := paper.figures.get(identifier):
-            source = f"Figure {drawn.number}: {drawn.caption}"
-        elif table := paper.tables.get(identifier):
-            source = f"{table.title}: {table.caption}"
-        source = f"{paper.citation} {source} {paper.url}"
+        drawn, table = paper.figures.get(identifier), paper.tables.get(identifier)
+        reproduces = f"Figure {drawn.number}: {drawn.caption}" if drawn else ""
+        reproduces = f"{table.title}: {table.caption}" if table else reproduces
+        source = f"{paper.citation} {reproduces} {paper.url}"
     cost = [(runs.tried, "trial"), (current, "run")]
     took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in cost if of]
     about_choices = f"Settings with the best mean dev score of {seed_list(study.tune_seeds)}. Other seeds score them:"
@@ -317,8 +304,9 @@ def study_report(argument: str, finished: FinishedRuns) -> Report:
         "figures": figures,
         "cells": plain_table(["", "recipe", "settings", "hash", "finished seeds"], rows),
         "cost": f"Training took {' and '.join(took)}, with its evaluations." if current else "",
-        "environment": environment_facts(current, {}) if current else {},
-        "packages": [],
+        "results": current,
+        "noted": {},
+        "settings": {},
         "fingerprints": fingerprints(current),
         "commands": commands(current, [f"cse run {Path(argument).name if Path(argument).is_absolute() else argument}"]),
     }
@@ -385,9 +373,8 @@ def extended_parts(study: Study, document: ComparisonDocument, finished: Finishe
     if len(sources) == 1:
         return []
     extended = load_study(str(sources[1].path))
-    name = extended.name
     try:
-        other = compare_rows(study_runs(extended, finished), name, extended.score)
+        other = compare_rows(study_runs(extended, finished), extended.name, extended.score)
     except CseError:
         return []
     metric = document.comparisons[0].main.metric
@@ -397,9 +384,9 @@ def extended_parts(study: Study, document: ComparisonDocument, finished: Finishe
         return []
     rows = [(b.name, signed(a.difference), a.verdict, signed(b.difference), b.verdict) for a, b in pairs]
     same = sum(a.verdict == b.verdict for a, b in pairs)
-    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}"]
-    lines += _agreement("", [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
-    about = f"The same rows in {name}, which this study extends. Each study corrects for its own comparisons:"
+    about = f"The same rows in {extended.name}, which this study extends. Each study corrects for its own comparisons:"
+    agreement = _agreement("", [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
+    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}", *agreement]
     return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
 
 
@@ -414,11 +401,10 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     names = {side.letter: side.name for side in document.sides}
     found: list[tuple[str, float, Paired]] = []
     for one in document.comparisons:
-        recipe = of_row.get(names[one.second])
-        if baseline and recipe and one.main.metric == AVERAGE:
-            difference = reported_difference(recipe, baseline)
-            if difference is not None:
-                found.append((names[one.second], difference, one.main.over_seeds))
+        recipe, known = of_row.get(names[one.second]), one.main.metric == AVERAGE
+        gap = reported_difference(recipe, baseline) if baseline and recipe and known else None
+        if gap is not None:
+            found.append((names[one.second], gap, one.main.over_seeds))
     if not found:
         return []
     found.sort(key=lambda one: -one[1])
@@ -426,14 +412,12 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     gains = [(gap, over.low, over.high) for _, gap, over in found if gap > 0]
     excluded = sum(low is not None and high is not None and not low <= gap <= high for gap, low, high in gains)
     significant = sum(low is not None and low > 0 for _, low, _ in gains)
-    lines = [
-        f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
-        f"{significant}"
-    ]
+    counts = f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
     measured, reported = [over.difference for _, _, over in found], [gap for _, gap, _ in found]
-    lines += _agreement(" of reported and measured differences", measured, reported)
+    agreement = _agreement(" of reported and measured differences", measured, reported)
     about = "Differences of the averages that papers report for the same methods, usually with one seed:"
-    return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]
+    table = plain_table(["row", "reported", "here", "interval"], rows, align="prrr")
+    return [about, table, [f"{counts}{significant}", *agreement]]
 
 
 def _agreement(what: str, here: Sequence[float], there: Sequence[float]) -> list[str]:
@@ -449,48 +433,6 @@ def commands(results: Sequence[Result], commands: Iterable[str]) -> str:
     commits = {result.versions.git for result in results if result.versions.git}
     checkout = [f"git checkout {commit}" for commit in commits] if len(commits) == 1 else []
     return "\n".join([*checkout, *commands])
-
-
-def environment_settings(noted: Mapping[str, Any]) -> dict[str, str]:
-    """Return the recorded environment variables without those that contain a directory."""
-    found: Mapping[str, str] = noted.get("settings") or {}
-    return {name: value for name, value in found.items() if value and not ADDRESS.search(value)}
-
-
-def environment_facts(results: Sequence[Result], noted: Mapping[str, Any]) -> dict[str, str]:
-    """Return device, versions, commit and time of runs, and the machine that one of them recorded.
-
-    Values that differ between the runs are listed.
-    """
-    versions = [result.versions for result in results]
-    rates = [result.sentences_per_second for result in results if result.sentences_per_second]
-    seconds = [result.seconds for result in results]
-    times = duration(fmean(seconds))
-    if len(seconds) > 1:
-        times = f"{times} per run, {duration(sum(seconds))} for {counted(len(seconds), 'run')}"
-    first, last = (date_and_time(end(result.finished for result in results)) for end in (min, max))
-    cpus, memory = noted.get("cpus"), noted.get("memory_gb")
-    machine = [
-        noted.get("platform"),
-        noted.get("processor"),
-        cpus and counted(int(cpus), "CPU core"),
-        memory and f"{memory} GB memory",
-    ]
-    return {
-        "device": distinct(result.device for result in results),
-        "CUDA devices": distinct(noted.get("cuda", ())),
-        "precision": distinct(result.precision for result in results),
-        "machine": ", ".join(str(part) for part in machine if part),
-        "commit of the recipe": distinct((one.git or "").replace("+", " with uncommitted changes") for one in versions),
-        "cse": distinct(one.cse for one in versions),
-        "Python": distinct(one.python for one in versions),
-        "torch": distinct(one.torch for one in versions),
-        "transformers": distinct(one.transformers for one in versions),
-        "settings": ", ".join(f"{name}={value}" for name, value in environment_settings(noted).items()),
-        "finished": first if first == last else f"{first} to {last}",
-        "training time": times,
-        "throughput": f"{fmean(rates):,.0f} training sentences per second" if rates else "",
-    }
 
 
 def fingerprints(results: Sequence[Result]) -> dict[str, str]:

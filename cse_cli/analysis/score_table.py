@@ -14,27 +14,23 @@ from cse_cli.core.stats import LEVEL, ROUNDING, Trend, beside_number, correct_na
 
 SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
-SYMBOLS: dict[Mark, str] = {
-    "within": "≈",
-    "above": "▲",
-    "below": "▼",
-    "incomparable": "≠",
-    "single seed": "¹",
-    "test-selected": "‡",
-    "stale": "†",
-    "doubtful": "?",
+MARKS: dict[Mark, tuple[str, str]] = {
+    "within": ("≈", "no statistically significant difference (t test at 5 %, corrected for looks and cells)"),
+    "above": (
+        "▲",
+        "significantly above the reference; with equal scores in all seeds, above by more than its rounding",
+    ),
+    "below": (
+        "▼",
+        "significantly below the reference; with equal scores in all seeds, below by more than its rounding",
+    ),
+    "incomparable": ("≠", "the paper reports another quantity (metric, split, aggregate or N), so there is no test"),
+    "single seed": ("¹", "one seed: the variance is unknown, so the difference is not tested"),
+    "test-selected": ("‡", "a test split selected the state: optimistic, and not tested"),
+    "stale": ("†", "the recipe's file now describes another experiment, and --set does not explain it: not tested"),
+    "doubtful": ("?", "doubtful in the paper: see the note"),
 }
-"""Symbol of each mark. Only "above" and "below" mean that there is a difference."""
-LEGEND: dict[Mark, str] = {
-    "within": "no statistically significant difference (t test at 5 %, corrected for looks and cells)",
-    "above": "significantly above the reference; with equal scores in all seeds, above by more than its rounding",
-    "below": "significantly below the reference; with equal scores in all seeds, below by more than its rounding",
-    "incomparable": "the paper reports another quantity (metric, split, aggregate or N), so there is no test",
-    "single seed": "one seed: the variance is unknown, so the difference is not tested",
-    "test-selected": "a test split selected the state: optimistic, and not tested",
-    "stale": "the recipe's file now describes another experiment, and --set does not explain it: not tested",
-    "doubtful": "doubtful in the paper: see the note",
-}
+"""Symbol and meaning of each mark. Only "above" and "below" mean that there is a difference."""
 POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
 """Marks of a difference. The other marks are doubts about the number itself."""
 
@@ -45,19 +41,15 @@ class Score(BaseModel, frozen=True):
     Args:
         mean: Mean over the seeds, or the reported number.
         std: Sample standard deviation over the seeds, or the reported one. None for a single seed.
-        n: Number of seeds, or of the runs of others. None if it is unknown, as for reported numbers, or if there are no
-            runs, as for word overlap.
+        n: Number of seeds, or of the runs of others. None if it is unknown, or if there are no runs.
         reference: Number to compare with: the paper's, or the untrained encoder's.
         p: Two-sided p-value of no difference from the reference, corrected for looks and, in a complete row, for its
             cells. None if the difference is not tested.
-        significant: Whether the difference is statistically significant. Never without a p-value.
         equal: Whether several seeds have the same score, so that the difference is compared with the rounding of the
             reference and not tested.
         comparable: Whether the reported number is the same quantity: metric, split, aggregate and N.
-        marks: Remarks on the number and on its difference.
         implied: Value that the rest of the paper implies if the reported number is a misprint.
-        low: Smallest value of a distribution that others measured.
-        high: Largest value of this distribution.
+        low: Smallest value of a distribution that others measured, up to `high`.
         digits: Number of decimals to show.
     """
 
@@ -88,7 +80,7 @@ class Score(BaseModel, frozen=True):
 
     def text(self) -> str:
         """Return the number with the marks of its doubts."""
-        return f"{self.mean:.{self.digits}f}" + "".join(SYMBOLS[one] for one in self.marks if one not in POSITIONS)
+        return f"{self.mean:.{self.digits}f}" + "".join(MARKS[one][0] for one in self.marks if one not in POSITIONS)
 
     def std_text(self) -> str:
         """Return the standard deviation, or an empty string without one."""
@@ -99,13 +91,13 @@ class Score(BaseModel, frozen=True):
         if self.difference is None:
             return ""
         number = f"{self.difference:+.{self.digits}f}".replace("-", "−")
-        return number + "".join(SYMBOLS[one] for one in self.marks if one in POSITIONS)
+        return number + "".join(MARKS[one][0] for one in self.marks if one in POSITIONS)
 
     def marked(self, *, stale: bool = False, test_selected: bool = False) -> Score:
         """Return a measured score with its marks. A doubt removes the significance."""
         other = self.difference is not None and not self.comparable
         doubts = {"incomparable": other, "test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
-        marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
+        marks: list[Mark] = [mark for mark in MARKS if doubts.get(mark, False)]
         if not marks and self.difference is not None and (self.p is not None or self.equal):
             differs = self.significant or self.p is None
             marks = [("above" if self.difference > 0 else "below") if differs else "within"]
@@ -125,24 +117,16 @@ class ScoreRow(BaseModel, frozen=True):
     """One row of a table of scores.
 
     Args:
-        source: "paper" for a reported row, "measured" for the seeds of one configuration, "untrained" for their encoder
+        source: "paper" for a reported row, "measured" for your runs, "untrained" for their encoder
             before training, "baseline" for word overlap, "reproduction" for runs of others, "community" for a row of
             the community leaderboard.
-        name: Name of the reported row, or title of the recipe.
-        paper: Key of the paper whose table has the row. None if the row is in no paper's table.
-        table: Identifier of this table.
+        paper: Key of the paper whose table has the row.
         reported_in: Tables that report the row, such as "IFCL Table 1". Several if papers copy the row.
-        reproduces: Reported row that the runs reproduce and are compared with, or the method that they are compared
-            with.
-        recipe: Name of the recipe.
+        reproduces: Reported row or method that the runs are compared with.
         copies: Other recipes with the same settings, whose runs are in this row.
-        experiment: ID of the experiment of the runs.
         settings: Differences from the recipe's file, as `key=value` or as the row of a study that the runs were started
             for, and from other experiments with the same settings, as "text 1f914d36".
         configurations: Number of configurations of the recipe. This one has the best mean dev score.
-        seeds: Seeds of the runs.
-        scores: Column → cell.
-        notes: Remarks on the row.
         step: Selected step of the only run, in a table of seeds.
         seconds: Duration of this run.
     """
@@ -203,11 +187,7 @@ class ScoreTable(BaseModel, frozen=True):
             leaderboard or another list, "comparison" for methods that are compared with the first one, "seeds" for
             those of one experiment.
         table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
-        columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
-        rows: Rows in the order in which they are shown.
-        remarks: Remarks on the whole table.
-        trends: Trends of a study's table.
         missing: Cells of a study's table that lack runs.
         command: Command that computes missing cells or empty rows.
     """
@@ -238,11 +218,8 @@ def measure(
 ) -> Score:
     """Return the score of your seeds, tested unless the reference is missing or another quantity.
 
-    Args:
-        values: Score of each seed.
-        reported: Reported cell, tested as `beside_number` does. A difference inside its rounding does not count.
-        mode: Mode of the test.
-        before: Score of the untrained encoder of each seed, tested seed by seed. Only without a reported cell.
+    A `reported` cell is tested as `beside_number` does, and a difference inside its rounding does not count. Without
+    one, the scores `before` training are tested seed by seed.
     """
     n, mean, half = len(values), fmean(values), 0.0
     rounding = ROUNDING * max(1.0, abs(mean))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean, stdev
@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from cse_cli.analysis.compare import compare_rows
-from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
-from cse_cli.analysis.studies import StudyRuns
+from cse_cli.analysis.compare import NONE, compare_rows
+from cse_cli.analysis.compare_view import BASELINE, OVERLAP, Line, baseline_of, summary_lines
+from cse_cli.analysis.tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
     BLACK,
@@ -39,22 +39,17 @@ from cse_cli.core.plotting import (
 )
 from cse_cli.core.results import Result
 from cse_cli.recipe import cells
-from cse_cli.recipe.load import load
-from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import FigureSpec
 from cse_cli.runs.scores import metric_value
 from registry import papers
 from registry.errors import CseError
-from registry.papers import AVERAGE
 
 ROW, STEP, MEASURE = "row", "step", "measures."
 """Values of a figure's `x` that are not a setting. The last one is a prefix."""
 SECTIONS = ("data", "train", "evaluate")
 """Sections of a recipe whose settings need no component name in a label."""
 NAMED = 2
-"""Maximum number of recipe names in a heading."""
 LETTERS = 24
-"""Width of a name in letters, after which it is wrapped."""
 MARGIN = 0.12
 """Share of a range that stays empty at both ends."""
 RATIO = 2.0
@@ -66,46 +61,47 @@ Range = tuple[float, float]
 
 def study_figure(runs: StudyRuns) -> Figure | None:
     """Return the figure of a study, or None if it has nothing to show. Call it inside `figure_style`."""
-    if runs.study.figure is not None and runs.study.figure.x == DIFFERENCE:
-        return difference_figure(runs)
-    if runs.study.figure is None or not runs.current:
+    study, spec = runs.study, runs.study.figure
+    if spec is not None and spec.x == DIFFERENCE:
+        return difference_figure(runs, spec)
+    if spec is None or not runs.current:
         return None
-    spec, found = runs.study.figure, StudyPoints(runs)
     if spec.x == STEP:
-        curves = found.curves()
-        ylabel = spec.ylabel or score_name(spec.y or runs.study.score or "")
-        return draw_curves(curves, spec.xlabel or STEP, ylabel, _heading(found)) if curves else None
-    points = found.points()
+        curves = study_curves(runs, spec)
+        ylabel = spec.ylabel or score_name(spec.y or study.score or "")
+        return draw_curves(curves, spec.xlabel or STEP, ylabel, _heading(runs)) if curves else None
+    points = study_points(runs, spec)
     if not any(point.values for point in points):
         return None
-    score = spec.ylabel or " or ".join(dict.fromkeys(score_name(score) for score in found.scores() if score))
-    draw = _draw_names if spec.x == ROW else _draw_sweep
+    score = spec.ylabel or " or ".join(dict.fromkeys(score_name(point.score) for point in points))
     paper = ""
-    if found.study.answers is not None:
-        reported, table = papers.load(found.study.answers[0]), found.study.answers[1]
+    if study.answers is not None:
+        reported, table = papers.load(study.answers[0]), study.answers[1]
         paper = f"{reported.short}, {reported.tables[table].title}" if table in reported.tables else reported.short
-    return draw(points, spec, score, _series(points, paper), _heading(found))
+    draw = _draw_names if spec.x == ROW else _draw_sweep
+    return draw(points, spec, score, _series(points, paper), _heading(runs))
 
 
-def _heading(found: StudyPoints) -> Heading:
-    """Return the title, the recipes, the number of seeds, the missing cells, and numbers from the paper's text."""
-    counts = sorted({len(runs) for runs in found.current.values()})
+def _heading(runs: StudyRuns) -> Heading:
+    study, current, made = runs.study, runs.current, [cell for cell, _ in runs.cells]
+    counts = sorted({len(of_cell) for of_cell in current.values()})
     seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     seeds = "1 seed" if counts == [1] else f"{seeds}, mean ± standard deviation"
-    names = list(dict.fromkeys(cell.recipe for cell in found.cells if cell.hash in found.current))
+    names = list(dict.fromkeys(cell.recipe for cell in made if cell.hash in current))
     recipes = ", ".join(names) if len(names) <= NAMED else f"{len(names)} recipes"
     notes = []
-    if len(found.current) < (whole := len({cell.hash for cell in found.cells})):
-        notes.append(f"{len(found.current)} of {whole} settings have finished runs")
-    if found.study.answers is not None:
-        paper = papers.load(found.study.answers[0])
-        figure = paper.figures.get(found.study.answers[1])
+    if len(current) < (whole := len({cell.hash for cell in made})):
+        notes.append(f"{len(current)} of {whole} settings have finished runs")
+    if study.answers is not None:
+        paper = papers.load(study.answers[0])
+        figure = paper.figures.get(study.answers[1])
         if figure is not None and figure.quoted:
-            ends = [[end for end in (one.value, one.high) if end is not None] for one in figure.quoted]
-            ranges = [" to ".join(f"{end:,g}" for end in of) for of in ends]
-            numbers = [f"{one.what} {text}" for one, text in zip(figure.quoted, ranges, strict=True)]
+            numbers = []
+            for one in figure.quoted:
+                ends = [f"{end:,g}" for end in (one.value, one.high) if end is not None]
+                numbers.append(f"{one.what} {' to '.join(ends)}")
             notes.append(f"{paper.short}, Figure {figure.number}: {', '.join(numbers)}")
-    return Heading(found.study.title, f"{recipes}; {seeds}", "; ".join(notes))
+    return Heading(study.title, f"{recipes}; {seeds}", "; ".join(notes))
 
 
 @dataclass(frozen=True)
@@ -244,6 +240,7 @@ class Point:
     x: float | None
     label: str
     line: str
+    score: str
     values: tuple[float, ...]
     reported: float | None = None
 
@@ -253,95 +250,67 @@ class Point:
         return mean_std(self.values) if self.values else None
 
 
-class StudyPoints:
-    """Points and curves of a study's figure, from the runs with the current settings of its cells."""
-
-    def __init__(self, runs: StudyRuns) -> None:
-        self.study = runs.study
-        self.figure = runs.study.figure or FigureSpec(x=ROW)
-        self.cells = [cell for cell, _ in runs.cells]
-        self.table = cells.paper_table(runs.study)
-        self.current = runs.current
-        self._sideways = len({cell.row for cell in self.cells}) == 1 and len(self.cells) > 1
-        """Whether the settings are the columns of a table, not its rows."""
-
-    def points(self) -> list[Point]:
-        """Return a point for each reported number, or for each cell if the study has no paper."""
-        found = [point for cell in self.cells for point in self._points(cell)]
-        if self.figure.x.startswith(MEASURE):
-            found = [point for point in found if point.x is not None]
-        several = len({point.line for point in found}) > 1
-        return found if several else [replace(point, line="") for point in found]
-
-    def curves(self) -> list[Curve]:
-        """Return the dev score by step of each cell that has one."""
-        found = []
-        for cell in self.cells:
-            runs = [run for run in self.current.get(cell.hash, ()) if run.curve]
-            runs = [run for run in runs if self.figure.y in (None, run.metric_for_best_model)]
-            found.append(curve_of(self._label(cell, cell.columns), runs))
-        return [curve for curve in found if curve is not None]
-
-    def scores(self) -> list[str]:
-        """Return the different scores of the figure, as "evaluator.metric" or "avg"."""
-        return list(dict.fromkeys(self.score(heading) for cell in self.cells for heading in self._headings(cell)))
-
-    def score(self, heading: str) -> str:
-        """Return "evaluator.metric" or "avg" of a reported column. Empty for differences, or if it is unknown."""
-        columns = self.table.columns if self.table else ()
-        column = next((column for column in columns if column.name == heading), None)
-        if column is not None and column.minus is not None:
-            return ""
-        if own := self.figure.y or self.study.score_of(heading):
-            return own
-        if self.table is None or column is None or not column.evaluator:
-            return ""
-        return AVERAGE if column.evaluator == AVERAGE else f"{column.evaluator}.{self.table.score_of(column)}"
-
-    def _points(self, cell: cells.Cell) -> Iterator[Point]:
-        recipe = load(cell.recipe, cell.overrides, cell.unset).recipe
-        runs = self.current.get(cell.hash, [])
-        for heading in self._headings(cell):
-            values = [metric_value(run.scores, self.score(heading)) for run in runs]
-            yield Point(
-                x=self._x(recipe, runs),
-                label=self._label(cell, (heading,) if heading else ()),
-                line=self._line(recipe, heading),
-                values=tuple(value for value in values if value is not None and math.isfinite(value)),
-                reported=self.table.values(cell.row)[heading] if self.table and heading else None,
+def study_points(runs: StudyRuns, spec: FigureSpec) -> list[Point]:
+    """Return a point for each column of each cell, from the runs with its current settings."""
+    study = runs.study.model_copy(update={"score": spec.y or runs.study.score})
+    table, current, sideways = cells.paper_table(study), runs.current, _sideways(runs)
+    found = []
+    for cell, _ in runs.cells:
+        results = current.get(cell.hash, [])
+        numbers = cells.values(study, [cell], current)[cell.row]
+        reported = {} if table is None else table.values(cell.row)
+        for heading, (score, _) in cells.column_scores(study, cell, results).items():
+            point = Point(
+                x=_position(cell, spec, results),
+                label=heading if sideways else cell.row,
+                line=_line(cell, spec, "" if sideways else heading),
+                score=score,
+                values=tuple(filter(math.isfinite, numbers[heading])),
+                reported=reported.get(heading),
             )
+            if point.x is not None or not spec.x.startswith(MEASURE):
+                found.append(point)
+    several = len({point.line for point in found}) > 1
+    return found if several else [replace(point, line="") for point in found]
 
-    def _headings(self, cell: cells.Cell) -> tuple[str, ...]:
-        """Return the reported columns for which a cell has a score."""
-        if cell.columns or self.table is None:
-            return cell.columns or ("",)
-        return tuple(column.name for column in self.table.columns if self.score(column.name)) or ("",)
 
-    def _x(self, recipe: Recipe, runs: Sequence[Result]) -> float | None:
-        if self.figure.x.startswith(MEASURE):
-            measured = [run.measures.get(self.figure.x.removeprefix(MEASURE)) for run in runs]
-            known = [value for value in measured if value is not None]
-            x = fmean(known) if known else None
-        else:
-            x = recipe.setting(self.figure.x)
-        return float(x) if isinstance(x, int | float) and (x > 0 or not self.figure.log_x) else None
+def study_curves(runs: StudyRuns, spec: FigureSpec) -> list[Curve]:
+    """Return the dev score by step of each cell that has one."""
+    found, current, sideways = [], runs.current, _sideways(runs)
+    for cell, _ in runs.cells:
+        drawn = [run for run in current.get(cell.hash, ()) if run.curve]
+        label = ", ".join(cell.columns) if sideways else cell.row
+        found.append(curve_of(label, [run for run in drawn if spec.y in (None, run.metric_for_best_model)]))
+    return [curve for curve in found if curve is not None]
 
-    def _line(self, recipe: Recipe, heading: str) -> str:
-        if self.figure.lines is None:
-            return "" if self._sideways else heading
-        found = recipe.setting(self.figure.lines)
-        if found is None or isinstance(found, str):
-            return found or ""
-        names = self.figure.lines.split(".")
-        component = names[-2:] if names[0] not in SECTIONS else names[-1:]
-        return f"{' '.join(component).replace('_', ' ')} {found:g}"
 
-    def _label(self, cell: cells.Cell, headings: Sequence[str]) -> str:
-        return ", ".join(headings) if self._sideways and headings else cell.row
+def _sideways(runs: StudyRuns) -> bool:
+    """Return whether the settings are the columns of a table, not its rows."""
+    return len({cell.row for cell, _ in runs.cells}) == 1 and len(runs.cells) > 1
+
+
+def _position(cell: cells.Cell, spec: FigureSpec, results: Sequence[Result]) -> float | None:
+    if spec.x.startswith(MEASURE):
+        measured = [run.measures.get(spec.x.removeprefix(MEASURE)) for run in results]
+        known = [value for value in measured if value is not None]
+        x = fmean(known) if known else None
+    else:
+        x = cell.resolved.setting(spec.x) if cell.resolved else None
+    return float(x) if isinstance(x, int | float) and (x > 0 or not spec.log_x) else None
+
+
+def _line(cell: cells.Cell, spec: FigureSpec, heading: str) -> str:
+    if spec.lines is None or cell.resolved is None:
+        return heading
+    found = cell.resolved.setting(spec.lines)
+    if found is None or isinstance(found, str):
+        return found or ""
+    names = spec.lines.split(".")
+    component = names[-2:] if names[0] not in SECTIONS else names[-1:]
+    return f"{' '.join(component).replace('_', ' ')} {found:g}"
 
 
 DIFFERENCE = "difference"
-"""Value of a figure's `x`."""
 _BETTER: dict[str, Any] = {"color": MEASURED, "marker": "o"}
 _WORSE: dict[str, Any] = {"color": CHOSEN, "marker": "s"}
 _STYLES: dict[str, dict[str, Any]] = {
@@ -356,17 +325,16 @@ _STYLES: dict[str, dict[str, Any]] = {
 """Verdict → style, in the order of the legend. Markers differ in gray, too."""
 
 
-def difference_figure(runs: StudyRuns) -> Figure | None:
+def difference_figure(runs: StudyRuns, spec: FigureSpec) -> Figure | None:
     """Return the figure of a study whose `x` is "difference", or None if no rows can be compared."""
-    study, spec = runs.study, runs.study.figure or FigureSpec(x=DIFFERENCE)
-    score = spec.y or study.score
+    study, score = runs.study, spec.y or runs.study.score
     try:
         document = compare_rows(runs, study.name, score)
     except CseError:
         return None
     score = score or document.comparisons[0].main.metric
     lines = summary_lines(document, score)
-    counts = sorted({len(line.scores) for line in lines if line.baseline is None})
+    counts = sorted({len(line.scores) for line in lines if line.verdict != OVERLAP})
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     together = f"{counted(document.corrected_for, 'interval')} with 95 % together"
     missing = len(runs.rows_without_runs())

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
+from cse_cli.analysis.score_table import MARKS, SCHEMA_VERSION, Score, ScoreRow, ScoreTable
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import counted, duration, signed
+from cse_cli.core.formatting import counted, duration, grouped, signed
 from cse_cli.core.tables import (
     Cell,
     Row,
@@ -37,20 +37,12 @@ CHECKS = (
 MOST_NAMED = 6
 """Number of missing cells that a remark names."""
 EMPTY = Score(mean=0.0)
-"""Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
 
 
 class TextColumn(NamedTuple):
-    """A column of text about a row.
-
-    Args:
-        kinds: Kinds of tables that have it.
-        text: Text of a row.
-        align: Alignment, as in `Table`.
-        after: Whether it follows the scores.
-    """
+    """A column of text about a row, in these kinds of tables. `after` is whether it follows the scores."""
 
     heading: str
     kinds: Collection[str]
@@ -68,9 +60,14 @@ TEXT_COLUMNS = (
 """Columns of all tables, in order. A report and `cse run` show the same ones."""
 
 
-def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
-    """Return the notes on the rows of tables, each once. Their order is their numbering."""
-    return tuple(dict.fromkeys(note for table in tables for row in table.rows for note in row.notes))
+def notes_of(rows: Iterable[ScoreRow]) -> tuple[str, ...]:
+    """Return the notes on rows, each once. Their order is their numbering."""
+    return tuple(dict.fromkeys(note for row in rows for note in row.notes))
+
+
+def rows_of(tables: Iterable[ScoreTable]) -> list[ScoreRow]:
+    """Return the rows of several tables."""
+    return [row for table in tables for row in table.rows]
 
 
 def note_numbers(row: ScoreRow, notes: Sequence[str]) -> str:
@@ -86,7 +83,7 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
         wide: Whether to show the sources of reported rows and all community scores.
         notes: Numbered notes of several tables that are printed together. Default: those of this table.
     """
-    notes = notes_of([table]) if notes is None else notes
+    notes = notes_of(table.rows) if notes is None else notes
     columns = table.columns if wide or table.kind != "community" else table.columns[-1:]
     texts = [column for column in TEXT_COLUMNS if table.kind in column.kinds]
     first, last = ([column for column in texts if column.after == after] for after in (False, True))
@@ -139,7 +136,25 @@ def remarks(table: ScoreTable) -> list[str]:
             lines.append(
                 f"trend, {one.along}: rank correlation of measured and reported cells {signed(one.rho)} ({how})"
             )
-    return [*lines, *missing_cells(table.missing, table.command)]
+    if table.command is not None:
+        lines.append(_missing_cells(table) or f"no runs yet: {table.command}")
+    return lines
+
+
+def _missing_cells(table: ScoreTable) -> str:
+    """Return the cells that lack runs, with the command that computes them. Empty without any."""
+    none, few = list[str](), list[str]()
+    for cell in table.missing:
+        name = f"{cell.row} · {', '.join(cell.columns)}" if cell.columns else cell.row
+        if cell.seeds:
+            few.append(f"{name} ({cell.seeds} of {cell.requested} seeds)")
+        else:
+            none.append(name)
+    parts = []
+    for names, end in ((none, " without runs"), (few, "")):
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        parts += [", ".join(names[:MOST_NAMED]) + more + end] if names else []
+    return f"missing, {table.command}: {'; '.join(parts)}" if parts else ""
 
 
 def checked_recipes(rows: Sequence[ScoreRow]) -> list[str]:
@@ -158,35 +173,12 @@ def checked_recipes(rows: Sequence[ScoreRow]) -> list[str]:
     return [f"{counted(len(names), 'recipe')}: {counts} (docs/fidelity.md)"] if names else []
 
 
-def missing_cells(cells: Sequence[MissingCell], command: str | None) -> list[str]:
-    """Return the cells that lack runs and the command that computes them."""
-    if command is None:
-        return []
-
-    def first(names: Sequence[str]) -> str:
-        more = len(names) - MOST_NAMED
-        return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-    none: list[str] = []
-    few: list[str] = []
-    for cell in cells:
-        name = f"{cell.row} · {', '.join(cell.columns)}" if cell.columns else cell.row
-        if cell.seeds:
-            few.append(f"{name} ({cell.seeds} of {cell.requested} seeds)")
-        else:
-            none.append(name)
-    if not none and not few:
-        return [f"no runs yet: {command}"]
-    parts = [f"{first(none)} without runs" if none else "", first(few)]
-    return [f"missing, {command}: {'; '.join(filter(None, parts))}"]
-
-
-def legend_lines(tables: Iterable[ScoreTable], strong: str = "bold") -> list[str]:
+def legend_lines(rows: Iterable[ScoreRow], strong: str = "bold") -> list[str]:
     """Return one line for each mark that occurs, for ±, and for the style of significant differences, if any."""
-    scores = [score for table in tables for row in table.rows for score in row.scores.values()]
+    scores = [score for row in rows for score in row.scores.values()]
     used = {mark for score in scores for mark in score.marks}
     lines = [STD] if any(score.std is not None for score in scores) else []
-    lines += [f"{SYMBOLS[mark]} {LEGEND[mark]}" for mark in SYMBOLS if mark in used]
+    lines += [f"{symbol} {meaning}" for mark, (symbol, meaning) in MARKS.items() if mark in used]
     if strong and any(score.significant for score in scores):
         lines.append(f"{strong}: a statistically significant difference")
     return lines
@@ -194,22 +186,22 @@ def legend_lines(tables: Iterable[ScoreTable], strong: str = "bold") -> list[str
 
 def table_parts(table: ScoreTable) -> list[Table | Sequence[str]]:
     """Return a table for a report, with its remarks and the legend of its marks."""
-    lines = (*remarks(table), *legend_lines([table]))
+    lines = (*remarks(table), *legend_lines(table.rows))
     return [text_table(table), lines] if lines else [text_table(table)]
 
 
 def print_tables(tables: Sequence[ScoreTable]) -> None:
     """Print tables with all columns and rows on stdout, then the notes on their rows in one numbering."""
-    notes = notes_of(tables)
+    rows = rows_of(tables)
+    notes = notes_of(rows)
     with stdout_console() as console:
         for table in tables:
             _print(console, table, text_table(table, wide=console.width >= WIDE, notes=notes), remarks(table))
-        for line in (*numbered(notes), *legend_lines(tables, "bold" if console.is_terminal else "")):
+        for line in (*numbered(notes), *legend_lines(rows, "bold" if console.is_terminal else "")):
             console.print(Text(line))
 
 
 def _print(console: Console, table: ScoreTable, shown: Table, lines: Iterable[str]) -> None:
-    """Print a table with its heading and the lines below it."""
     console.print(Text(f"{table.heading}\n", "bold"))
     for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
         console.print(part)
@@ -227,10 +219,9 @@ PUBLISHED = ("paper", "community")
 
 
 class Line(NamedTuple):
-    """A published row, your runs of one experiment, or both.
+    """A published row, your runs of one experiment, or both. The rank is among all of them, if they have a score.
 
-    `rank` is the place among all published rows and your runs. None for other rows, and without an average. `own` can
-    also be the row of the untrained encoder or of word overlap.
+    `own` can also be the row of the untrained encoder or of word overlap.
     """
 
     rank: int | None
@@ -241,38 +232,37 @@ class Line(NamedTuple):
 def shown_lines(table: ScoreTable) -> list[Line]:
     """Return the untrained encoder, then your runs and the best published rows by rank, then word overlap."""
     column = table.shown_column
+    of_source = grouped((row for row in table.rows if column in row.scores), lambda row: row.source)
     published = [row for row in table.rows if row.source in PUBLISHED and column in row.scores]
-    found: list[tuple[ScoreRow | None, list[ScoreRow]]] = [(row, []) for row in published]
+    runs, alone = dict[int, list[ScoreRow]](), list[ScoreRow]()
     for run in (row for row in table.rows if row.source == "measured" and row.scores):
         # A paper's row that another paper copies is reproduced under both names.
-        score, same = run.scores.get(column), list[ScoreRow]()
-        if run.reproduces is not None:
-            same = [row for row in published if score is None or row.scores[column].target == score.reference]
-        if same:
-            found[published.index(max(same, key=lambda row: row.name == run.reproduces))][1].append(run)
+        score, same = run.scores.get(column), published if run.reproduces is not None else []
+        if same := [row for row in same if score is None or row.scores[column].target == score.reference]:
+            runs.setdefault(id(max(same, key=lambda row: row.name == run.reproduces)), []).append(run)
         else:
-            found.append((None, [run]))
+            alone.append(run)
 
     def height(row: ScoreRow) -> float:
         return row.scores[column].mean if column in row.scores else float("-inf")
 
-    found.sort(key=lambda one: height(one[0] or one[1][0]), reverse=True)
-    lines = [Line(None, None, row) for row in table.rows if row.source == "untrained" and column in row.scores]
-    places = {id(row): place for place, row in enumerate((row for row, _ in found if row is not None), 1)}
-    for rank, (row, mine) in enumerate(found, 1):
-        ranked = rank if table.ranking and column in (row or mine[0]).scores else None
-        lines += [Line(ranked, row, run) for run in mine]
-        if not mine and places[id(row)] <= BEST:
+    lines, place = [Line(None, None, row) for row in of_source.get("untrained", ())], 0
+    for rank, row in enumerate(sorted([*published, *alone], key=height, reverse=True), 1):
+        ranked = rank if table.ranking and column in row.scores else None
+        if row.source == "measured":
+            lines.append(Line(ranked, None, row))
+            continue
+        place += 1
+        lines += [Line(ranked, row, run) for run in runs.get(id(row), ())]
+        if id(row) not in runs and place <= BEST:
             lines.append(Line(ranked, row, None))
-    overlap = (row for row in table.rows if row.source == "baseline" and column in row.scores)
-    return [*lines, *(Line(None, None, row) for row in overlap)]
+    return [*lines, *(Line(None, None, row) for row in of_source.get("baseline", ()))]
 
 
 def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]) -> Table:
     """Return rank, method, paper, published score, your score, and your gain or the recipe that you can run.
 
-    The method is the published name with the settings of your runs, or the recipe of your runs. Columns without text
-    are omitted.
+    Columns without text are omitted.
     """
     column, shorts = table.shown_column, [papers.load(key).short for key in papers.names()]
     rows = []
@@ -317,14 +307,12 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
     lines = [shown_lines(table) for table in tables]
     shown = []
     for table, of_table in zip(tables, lines, strict=True):  # the rows of these lines with the scores that they show
-        column, rows = table.shown_column, []
         for row in {id(row): row for line in of_table for row in (line.published, line.own) if row}.values():
-            score = row.scores.get(column)
-            if score is not None and row.source in PUBLISHED:
+            score = row.scores.get(table.shown_column, EMPTY)
+            if row.source in PUBLISHED:
                 score = score.model_copy(update={"std": None})
-            rows.append(row.model_copy(update={"scores": {} if score is None else {column: score}}))
-        shown.append(table.model_copy(update={"rows": tuple(rows)}))
-    listed = notes_of([*shown, *tables]) if notes else notes_of(shown)
+            shown.append(row.model_copy(update={"scores": {table.shown_column: score}}))
+    listed = notes_of([*shown, *rows_of(tables)] if notes else shown)
     with stdout_console(WIDTH) as console:
         for table, of_table in zip(tables, lines, strict=True):
             total = sum(row.source in PUBLISHED for row in table.rows)
@@ -348,13 +336,13 @@ def to_markdown(tables: Sequence[ScoreTable]) -> str:
     for table in tables:
         parts += [f"### {escape_markdown(table.heading)}", as_markdown(text_table(table))]
         parts += ["  \n".join(map(escape_markdown, remarks(table)))]
-    legend = "  \n".join(map(escape_markdown, legend_lines(tables)))
+    legend = "  \n".join(map(escape_markdown, legend_lines(rows_of(tables))))
     return "\n\n".join(filter(None, [*parts, legend])) + "\n"
 
 
 def to_latex(tables: Sequence[ScoreTable]) -> str:
     """Return a `table` environment for each table. It requires the package booktabs."""
-    legend = legend_lines(tables)
+    legend = legend_lines(rows_of(tables))
     every = (as_latex(text_table(table), [*remarks(table), *legend]) for table in tables)
     return "\n".join(["% \\usepackage{booktabs}", *every]) + "\n"
 
@@ -388,11 +376,8 @@ def to_json(tables: Sequence[ScoreTable]) -> str:
 
 
 WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
-    "md": to_markdown,
-    "csv": to_csv,
-    "json": to_json,
-    "latex": to_latex,
-}
+    "md": to_markdown, "csv": to_csv, "json": to_json, "latex": to_latex
+}  # fmt: skip
 
 
 def write_page(tables: Sequence[ScoreTable], path: Path) -> None:

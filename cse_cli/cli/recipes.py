@@ -94,7 +94,7 @@ def cite(
 
     found = citations(names or [])
     if json_:
-        write_json(found.document())
+        write_json({"references": [vars(one) for one in found.references], "without": list(found.without)})
         return
     sys.stdout.write(f"{found.bibtex}\n")
     if found.without:
@@ -172,12 +172,13 @@ def list_(
     """List components, recipes and studies. With --all, list what each recipe needs to run on this machine."""
     from cse_cli.core.console import write_json
     from cse_cli.listing import view
-    from cse_cli.listing.inventory import listing, overview
+    from cse_cli.listing.inventory import broken_plugins, listing, overview
 
     found = overview() if kind is None and not all_ and not json_ else listing(kind, in_full=all_)
-    view.warn_of_plugins(found.broken)
+    broken = broken_plugins()
+    view.warn_of_plugins(broken)
     if json_:
-        write_json(found.document())
+        write_json({**found, "broken_plugins": broken})
     elif kind is None and not all_:
         view.print_overview(found)
     else:

@@ -41,7 +41,7 @@ def compare_with_papers(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> 
             )
             table = ScoreTable(
                 kind="encoder",
-                heading=f"reported results of {encoder} ({language}){layout.unit_text}",
+                heading=f"reported results of {encoder} ({language}){layout.unit}",
                 encoder=encoder,
                 language=language,
                 columns=tuple(column.heading for column in layout.columns),

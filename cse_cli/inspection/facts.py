@@ -1,4 +1,4 @@
-"""Facts about a training text: lengths, duplicates, near-duplicates, and sentences of evaluation sets."""
+"""Facts about a training text: lengths, duplicates, sentences of evaluation sets, and which of them are alarming."""
 
 from __future__ import annotations
 
@@ -33,16 +33,23 @@ LONG = 10
 PACKAGED = "stsb_open"
 """Scored pairs of the package, which are always searched for."""
 
+COPIES = 0.05
+"""Share of the rows of a batch with an equal sentence in the batch. Contrastive losses use it as a negative, so that
+one in 20 rows is moved away from its own sentence."""
+LEAKED = 0.01
+"""Share of the sentences of an evaluation set that occur in the text. Below it they change no score visibly."""
+CUT = 0.5
+"""Share of the rows that are cut: the majority of the sentences is not trained on as a whole."""
+ALARM_SAMPLE = 2000
+"""Rows that are tokenized before a run. The standard error of a share is at most 1.1 points."""
+
 
 @dataclass(frozen=True)
 class Lengths:
     """Lengths of the sentences of a column in a sample of rows.
 
-    Args:
-        rows: Number of rows in the sample.
-        tokens: Quantiles at `LEVELS` of the number of tokens before the cut, without a template.
-        max_length: Maximum number of tokens in training.
-        cut: Number of rows that are cut because they have more.
+    `tokens` are quantiles at `LEVELS` of the number of tokens before the cut, without a template. `cut` rows have more
+    than `max_length`.
     """
 
     rows: int
@@ -51,14 +58,21 @@ class Lengths:
     cut: int
 
 
-def measure_lengths(cells: Sequence[str], vocabulary: Vocabulary, max_length: int) -> Lengths:
-    """Return the lengths of sentences. A sentence is cut if it has more sub-words than fit `max_length`."""
-    room, pieces = vocabulary.room(max_length), list[int]()
-    for start in range(0, len(cells), 1024):
-        samples = [Sample(text) for text in cells[start : start + 1024]]
-        pieces += [len(piece.first) for piece in vocabulary.pieces(samples, 10**6)]
-    tokens = np.quantile([count + max_length - room for count in pieces], LEVELS, method="inverted_cdf")
-    return Lengths(len(cells), tuple(tokens.astype(int).tolist()), max_length, sum(count > room for count in pieces))
+def measure_lengths(
+    text: Text, vocabularies: Mapping[str, Vocabulary], max_length: int, sample: int
+) -> dict[str, Lengths]:
+    """Return the lengths of each column. A sentence is cut if it has more sub-words than fit `max_length`."""
+    found = {}
+    for column, vocabulary in vocabularies.items():
+        cells = sample_cells(text, column, np.arange(text.rows), sample)
+        room, pieces = vocabulary.room(max_length), list[int]()
+        for start in range(0, len(cells), 1024):
+            samples = [Sample(cell) for cell in cells[start : start + 1024]]
+            pieces += [len(piece.first) for piece in vocabulary.pieces(samples, 10**6)]
+        tokens = np.quantile([count + max_length - room for count in pieces], LEVELS, method="inverted_cdf")
+        cut = sum(count > room for count in pieces)
+        found[column] = Lengths(len(cells), tuple(tokens.astype(int).tolist()), max_length, cut)
+    return found
 
 
 def sample_cells(text: Text, column: str, rows: NDArray[np.int64], count: int) -> list[str]:
@@ -82,7 +96,6 @@ class Found:
     """Equal sentences of a text, and those of evaluation sets, after white space is reduced to single spaces.
 
     Args:
-        rows: Number of rows.
         copies: Number of rows of a sentence → number of sentences with this number of rows.
         first: First row of each distinct sentence.
         frequent: First row and number of rows of the most frequent sentences that have several.
@@ -183,3 +196,50 @@ def _of_catalog(name: str, split: str) -> list[str]:
         return []
     columns = [column for column in found[1].columns if column not in ("subset", "score", "label")]
     return list(dict.fromkeys(one_line(cell) for row in found[1].read(columns) for cell in row))
+
+
+def alarms_before_run(
+    text: Text, recipe: Recipe, vocabularies: Mapping[str, Vocabulary], progress: Progress
+) -> list[str]:
+    """Return the alarming facts about the text of a run.
+
+    They are found in one pass over the text, 4 s for a million rows. `vocabularies` has the tokenizer of each column
+    that a view reads.
+    """
+    sets, anchor = sets_of_recipe(recipe), next(iter(recipe.views.values())).column
+    found = read_once(text, anchor, sets, progress)
+    columns = {column: vocabularies[column] for column in sorted(cut_columns(recipe) & vocabularies.keys())}
+    return alarms_of(found, recipe, sets, measure_lengths(text, columns, recipe.data.max_length, ALARM_SAMPLE))
+
+
+def alarms_of(
+    found: Found, recipe: Recipe, sets: Mapping[str, Sequence[str]], lengths: Mapping[str, Lengths]
+) -> list[str]:
+    """Return the alarming facts, given all sentences of the evaluation sets."""
+    alarms, batch_size = list[str](), recipe.train.batch_size
+    copies = 0.0 if recipe.data.unique_in_batch else found.anchors_with_copy(batch_size)
+    if len(found.first) == 1 < found.rows:
+        alarms.append(
+            f"all {found.rows:,} rows of the training text are the same sentence: every negative of a contrastive "
+            "loss equals its anchor"
+        )
+    elif copies > COPIES:
+        alarms.append(
+            f"{copies:.0%} of the rows of a batch of {batch_size} have an equal sentence in the batch, which "
+            f"contrastive losses use as a negative: {found.rows - len(found.first):,} of {found.rows:,} rows repeat an "
+            "earlier one"
+        )
+    leaked = {name: len(sentences) / len(sets[name]) for name, sentences in found.leaks.items()}
+    if shares := [f"{name} {share:.0%}" for name, share in leaked.items() if share >= LEAKED]:
+        alarms.append(
+            f"the training text contains sentences of evaluation sets ({', '.join(shares)}): scores on them cannot be "
+            "compared with those of methods that were trained on other text"
+        )
+    for column, one in lengths.items():
+        if one.cut / one.rows > CUT:
+            about = "" if one.rows == found.rows else "about "
+            alarms.append(
+                f"{about}{one.cut / one.rows:.0%} of the rows are cut, because they have more than data.max_length = "
+                f"{one.max_length} tokens in the column `{column}`"
+            )
+    return alarms

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from cse_cli.core.console import Screen, stdout_console
 from cse_cli.core.formatting import counted
 from cse_cli.core.tables import as_rich, plain_table
@@ -16,7 +14,6 @@ from cse_cli.data.files import find_files
 from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import open_text
 from cse_cli.inspection import facts
-from cse_cli.inspection.alarms import alarms_of
 from cse_cli.recipe.files import all_recipes, bare_file
 from cse_cli.recipe.load import changed, load, read
 from cse_cli.recipe.overrides import Override, parse_overrides
@@ -77,10 +74,7 @@ def inspect_text(name: str, overrides: Sequence[str], unset: Sequence[str], scre
     screen.preparing("comparing words", 0, len(distinct))
     near, examples = facts.near_duplicates(distinct)
     screen.preparing("tokenizing")
-    lengths = {}
-    for column, vocabulary in vocabularies.items():
-        cells = facts.sample_cells(text, column, np.arange(text.rows), SAMPLE)
-        lengths[column] = facts.measure_lengths(cells, vocabulary, recipe.data.max_length)
+    lengths = facts.measure_lengths(text, vocabularies, recipe.data.max_length, SAMPLE)
     cut = {column: one for column, one in lengths.items() if column in facts.cut_columns(recipe)}
     return {
         "name": name,
@@ -95,7 +89,7 @@ def inspect_text(name: str, overrides: Sequence[str], unset: Sequence[str], scre
         "near": {"sentences": len(distinct), "near": near, "examples": [one_line(distinct[at]) for at in examples]},
         "searched": {one: len(sentences) for one, sentences in sets.items()},
         "leaks": {one: sentences for one, sentences in found.leaks.items() if sentences},
-        "alarms": alarms_of(found, recipe, sets, cut),
+        "alarms": facts.alarms_of(found, recipe, sets, cut),
     }
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from rich.text import Text
 
-from cse_cli.analysis.reproduced import judge, verdict_text
+from cse_cli.analysis.reproduced import doubts, find_target, judge, verdict_text
 from cse_cli.analysis.score_table import measure
-from cse_cli.analysis.target import doubts, find_target
 from cse_cli.core.console import Screen, stdout_console, write_json
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import Result

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.experiments import Experiment
-from cse_cli.analysis.studies import StudyRuns, own_table
 from cse_cli.analysis.table_view import print_tables
+from cse_cli.analysis.tables import StudyRuns, own_table
 from cse_cli.core.console import Console, stdout_console, write_json
 from cse_cli.core.formatting import counted, differences, seed_list
 from cse_cli.core.identity import Difference

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from cse_cli.recipe.files import all_recipes, shipped_name
 from cse_cli.recipe.load import load, read
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.sources import Source
-from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.index import all_runs, find_run
 from cse_cli.runs.record import RECIPE
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import method_keys
@@ -25,14 +24,8 @@ Keys = dict[str, tuple[str, ...]]
 """Method, data set or model → keys of its references."""
 
 
-@dataclass(frozen=True)
-class Citations:
-    """References to cite.
-
-    Args:
-        references: Each once. That of this project is the first.
-        without: Methods, data sets and models that have none.
-    """
+class Citations(NamedTuple):
+    """References to cite, that of this project first, and the methods, data sets and models that have none."""
 
     references: tuple[Reference, ...]
     without: tuple[str, ...]
@@ -42,34 +35,12 @@ class Citations:
         """Text of all references."""
         return "\n\n".join(one.bibtex for one in self.references)
 
-    def document(self) -> dict[str, Any]:
-        """Return the references as JSON writes them."""
-        return {"references": [vars(one) for one in self.references], "without": list(self.without)}
 
-
-def citations(names: Sequence[str]) -> Citations:
-    """Return the references of this project and of recipes, data sets, models and runs.
-
-    Raises:
-        UnknownNameError: If a name is unknown. The message suggests the closest one.
-        RecipeError: If a recipe is not valid.
-    """
+def citations(names: Iterable[str]) -> Citations:
+    """Return the references of this project and of recipes, data sets, models and runs, each once."""
     keys: Keys = {}
     for name in names:
         keys |= _keys_of_name(name)
-    return _citations(keys)
-
-
-def citations_of_run(run: RecordedRun) -> Citations:
-    """Return the references of this project and of a run.
-
-    Raises:
-        RecipeError: If the recorded recipe is not valid.
-    """
-    return _citations(_keys_of_run(run))
-
-
-def _citations(keys: Keys) -> Citations:
     used = dict.fromkeys([TOOL, *chain.from_iterable(keys.values())])
     return Citations(tuple(map(reference, used)), tuple(name for name, found in keys.items() if not found))
 
@@ -84,7 +55,11 @@ def _keys_of_name(name: str) -> Keys:
         return {name: _keys_of_model(name)}
     runs = all_runs()
     if any(run.run_id.startswith(name.lower()) or run.name == name for run in runs):
-        return _keys_of_run(find_run(name, runs))
+        # The recorded recipe has all values, but only the original has the names of methods.
+        about = find_run(name, runs).about
+        origin = about.recipe if about.recipe in all_recipes() else about.source
+        sources = read(origin).origins.sources if origin in all_recipes() or Path(origin).is_file() else ()
+        return _keys_of_recipe(about.name, load(str(about.path / RECIPE)).recipe, sources)
     models = chain.from_iterable((id, *about.names) for id, about in known_models().items())
     near = suggestion(name, [*all_recipes(), *catalog.names(), *models, *(run.name for run in runs)])
     raise UnknownNameError(
@@ -92,14 +67,6 @@ def _keys_of_name(name: str) -> Keys:
         "`cse list recipes`, `cse data list` and `cse runs ls` show names. The path of a recipe ends in .toml",
         code="cite.unknown_name",
     )
-
-
-def _keys_of_run(run: RecordedRun) -> Keys:
-    """Return the keys of a run. Its recorded recipe has all values, but only the original has the names of methods."""
-    about = run.about
-    origin = about.recipe if about.recipe in all_recipes() else about.source
-    sources = read(origin).origins.sources if origin in all_recipes() or Path(origin).is_file() else ()
-    return _keys_of_recipe(about.name, load(str(about.path / RECIPE)).recipe, sources)
 
 
 def _keys_of_recipe(name: str, recipe: Recipe, sources: Iterable[Source]) -> Keys:

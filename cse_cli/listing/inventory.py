@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cse_cli.data.requirements import Availability, availability
+from cse_cli.data.requirements import availability
 from cse_cli.recipe.completion import KINDS, kinds_with_plugins, summaries
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, shipped_name
 from cse_cli.recipe.files import title as file_title
@@ -22,130 +22,83 @@ from registry.papers import badge_of
 
 RECIPES = "recipes"
 STUDIES = "studies"
+INVALID = "{} (not valid: see `cse check`)"
+Line = dict[str, Any]
+"""Facts about a component, a recipe or a study, as JSON writes them."""
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Components by kind, recipes and studies. None stands for a kind that is not listed.
-
-    Args:
-        broken: Plug-in → reason why it cannot be imported.
-    """
-
-    components: dict[str, list[dict[str, Any]]]
-    recipes: list[RecipeLine] | None = None
-    studies: list[dict[str, Any]] | None = None
-    broken: dict[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the listing as JSON writes it."""
-        recipes = {} if self.recipes is None else {RECIPES: [line.document() for line in self.recipes]}
-        studies = {} if self.studies is None else {STUDIES: self.studies}
-        return {**self.components, **recipes, **studies, "broken_plugins": self.broken}
+def overview() -> dict[str, list[Line]]:
+    """Return kind → names of all components, recipes and studies. Reads no file of the latter two."""
+    recipes = [{"name": name, "path": str(path)} for name, path in all_recipes().items()]
+    return {**_components(KINDS), RECIPES: recipes, STUDIES: [{"name": name} for name in all_studies()]}
 
 
-@dataclass(frozen=True)
-class RecipeLine:
-    """One recipe.
-
-    Args:
-        name: Name of the recipe.
-        title: Title in its file, with a remark if the recipe is not valid.
-        path: File of the recipe.
-        state: "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid". Empty if
-            the recipe was not loaded. Then the following are empty, too.
-        paper: Reported row that it reproduces.
-        lacks: Missing requirements.
-        checks: Badge in one line. Empty for a recipe without checks and for your recipes.
-    """
-
-    name: str
-    title: str
-    path: Path
-    state: str = ""
-    paper: str | None = None
-    lacks: tuple[Availability, ...] = ()
-    checks: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Return the line as JSON writes it."""
-        about: dict[str, Any] = {"name": self.name, "title": self.title, "path": str(self.path)}
-        if not self.state:
-            return about
-        needs = [
-            {"kind": one.requirement.kind, "name": one.requirement.name, "split": one.requirement.split,
-             "state": one.state, "bytes": one.bytes, "problem": one.problem, "action": one.action}
-            for one in self.lacks
-        ]  # fmt: skip
-        return {**about, "paper": self.paper, "checks": self.checks, "state": self.state, "needs": needs}
-
-
-def overview() -> Listing:
-    """Return the names of all components and recipes, and the studies without their content."""
-    extended = kinds_with_plugins()
-    components = {kind: _components(kind, extended) for kind in KINDS}
-    recipes = [RecipeLine(name, "", path) for name, path in all_recipes().items()]
-    return Listing(components, recipes, [{"name": name} for name in all_studies()], _broken())
-
-
-def listing(kind: str | None = None, *, in_full: bool = False) -> Listing:
-    """Return all components, recipes and studies, or those of one kind. `in_full` loads the recipes.
-
-    Raises:
-        UnknownNameError: If the kind does not exist.
-    """
+def listing(kind: str | None = None, *, in_full: bool = False) -> dict[str, list[Line]]:
+    """Return kind → components, recipes or studies, for all kinds or one. `in_full` loads the recipes."""
     known = (*KINDS, RECIPES, STUDIES)
-    if kind not in (None, *known):
-        hint = suggestion(str(kind), known)
+    if kind is not None and kind not in known:
         raise UnknownNameError(
-            f"unknown kind '{kind}'.{hint}", f"use one of {', '.join(known)}", code="list.unknown_kind"
-        )
-    extended = kinds_with_plugins()
-    components = {name: _components(name, extended) for name in KINDS if kind in (None, name)}
-    recipes = recipe_lines(all_recipes(), in_full=in_full) if kind in (None, RECIPES) else None
-    studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, _broken())
+            f"unknown kind '{kind}'.{suggestion(kind, known)}", f"use one of {', '.join(known)}",
+            code="list.unknown_kind",
+        )  # fmt: skip
+    found = _components(KINDS if kind is None else {kind} & {*KINDS})
+    if kind in (None, RECIPES):
+        found[RECIPES] = recipe_lines(all_recipes(), in_full=in_full)
+    if kind in (None, STUDIES):
+        found[STUDIES] = [_study_line(name, path) for name, path in all_studies().items()]
+    return found
 
 
-def _broken() -> dict[str, str]:
+def broken_plugins() -> dict[str, str]:
+    """Return the plug-ins that cannot be imported, with the reason."""
     return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
 
 
-def _components(kind: str, extended: set[str]) -> list[dict[str, Any]]:
-    """Return the components of a kind from the files of this package, or from their classes if there are plug-ins."""
-    if kind not in extended:
+def _components(kinds: Iterable[str]) -> dict[str, list[Line]]:
+    """Return the components of each kind from the files of this package. With plug-ins, from their classes."""
+    extended, components = kinds_with_plugins(), {}
+    for kind in kinds:
         found = [(name, summary, "cse") for name, summary in summaries(kind).items()]
-    else:
-        registry = next(one for one in REGISTRIES if one.kind == kind)
-        found = [(entry.name, entry.summary, entry.distribution) for entry in registry]
-    return [{"kind": kind, "name": name, "summary": text, "distribution": origin} for name, text, origin in found]
+        if kind in extended:
+            registry = next(one for one in REGISTRIES if one.kind == kind)
+            found = [(entry.name, entry.summary, entry.distribution) for entry in registry]
+        components[kind] = [
+            {"kind": kind, "name": name, "summary": text, "distribution": origin} for name, text, origin in found
+        ]
+    return components
 
 
-def recipe_lines(files: Mapping[str, Path], *, in_full: bool) -> list[RecipeLine]:
-    """Return a line for each recipe. Uses no network.
+def recipe_lines(files: Mapping[str, Path], *, in_full: bool) -> list[Line]:
+    """Return a line for each recipe, without network. `in_full` loads them to know paper, checks, state and needs.
 
-    Args:
-        files: Name → file.
-        in_full: Whether to load the recipes, so that state, paper, missing requirements and checks are known.
+    The state is "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid".
     """
-    if not in_full:
-        return [RecipeLine(name, file_title(path), path) for name, path in files.items()]
     look_up, lines = cache(availability), []
     for name, path in files.items():
+        line: Line = {"name": name, "title": file_title(path), "path": str(path)}
+        lines.append(line)
+        if not in_full:
+            continue
+        line |= {"paper": None, "checks": "", "state": "invalid", "needs": []}
         try:
             recipe = load(str(path)).recipe
         except CseError:
-            title = f"{file_title(path)} (not valid: see `cse check`)".strip()
-            lines.append(RecipeLine(name, title, path, "invalid"))
+            line["title"] = INVALID.format(line["title"]).strip()
             continue
         # The first path that contains a name determines the kind of file.
         needed = (look_up(replace(one, wanted_by=one.wanted_by[:1])) for one in requirements(recipe))
-        lacks = tuple(one for one in needed if one.state != "here")
-        state = next((s for s in ("missing", "fetchable") if s in {one.state for one in lacks}), "here")
-        paper = None if recipe.paper is None else f"{recipe.paper.key} · {recipe.paper.table} · {recipe.paper.row}"
-        shipped = shipped_name(path)
-        checks = "" if shipped is None else badge_of(shipped).line
-        lines.append(RecipeLine(name, recipe.title, path, state, paper, lacks, checks))
+        lacks = [one for one in needed if one.state != "here"]
+        line["state"] = next((s for s in ("missing", "fetchable") if s in {one.state for one in lacks}), "here")
+        line["needs"] = [
+            {"kind": one.requirement.kind, "name": one.requirement.name, "split": one.requirement.split,
+             "state": one.state, "bytes": one.bytes, "problem": one.problem, "action": one.action}
+            for one in lacks
+        ]  # fmt: skip
+        line["title"] = recipe.title
+        if recipe.paper is not None:
+            line["paper"] = f"{recipe.paper.key} · {recipe.paper.table} · {recipe.paper.row}"
+        if (shipped := shipped_name(path)) is not None:
+            line["checks"] = badge_of(shipped).line
     return lines
 
 
@@ -154,15 +107,15 @@ def small_version(name: str) -> str | None:
     small = f"mini/{name}"
     if (file := bare_file(small, study=False)) is None:
         return None
-    return small if recipe_lines({small: file}, in_full=True)[0].state == "here" else None
+    return small if recipe_lines({small: file}, in_full=True)[0]["state"] == "here" else None
 
 
-def _study_line(name: str, path: Path) -> dict[str, Any]:
+def _study_line(name: str, path: Path) -> Line:
     """Return name, title, table and size of a study, which may be not valid."""
     try:
         study = outline(path)
     except CseError:
-        title = f"{file_title(path)} (not valid: see `cse check`)".strip()
+        title = INVALID.format(file_title(path)).strip()
         return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
     rows = len(list(study.placed_rows())) or math.prod(len(found) for found in study.grid.values())
     about = {"name": name, "title": study.title, "paper": study.paper}

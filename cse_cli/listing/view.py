@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
 
 from rich.filesize import decimal
 from rich.text import Text
 
-from cse_cli.core.console import Console, stdout_console
+from cse_cli.core.console import stdout_console
 from cse_cli.core.tables import as_rich, plain_table
-from cse_cli.data.requirements import Availability
-from cse_cli.listing.inventory import Listing, RecipeLine
+from cse_cli.listing.inventory import RECIPES, STUDIES, Line
 from cse_cli.recipe.files import shipped_name
 
 WIDE = 110
@@ -20,89 +20,76 @@ WIDE = 110
 
 SMALL = 10_000_000
 """Size in bytes below which a data set is only mentioned if nothing else is missing."""
+Column = tuple[str, str, Callable[[Line], str]]
+"""Heading, alignment, and text of a line."""
+COLUMNS: dict[str, list[Column]] = {
+    RECIPES: [
+        ("paper's row", "p", lambda line: line["paper"] or ""),
+        ("needs", "p", lambda line: needs(line["needs"])),
+        ("checks", "p", itemgetter("checks")),
+    ],
+    STUDIES: [
+        ("paper's table", "p", lambda line: line["paper"] or ""),
+        ("rows", "r", lambda line: str(line["rows"])),
+        ("seeds", "r", lambda line: str(len(line["seeds"]))),
+    ],
+}
+"""Columns of recipes and studies that are listed in full."""
 
 
-def print_overview(found: Listing) -> None:
+def print_overview(found: Mapping[str, Sequence[Line]]) -> None:
     """Print the names of the small recipes, your recipes and all components, and the number of the others."""
-    recipes, studies = found.recipes or [], found.studies or []
+    components = {kind: lines for kind, lines in found.items() if kind not in (RECIPES, STUDIES)}
+    folders: dict[str, list[str]] = {}
+    for line in found[RECIPES]:
+        folder, _, name = line["name"].rpartition("/")
+        if folder or shipped_name(Path(line["path"])) is None:
+            folders.setdefault(folder, []).append(name)
+    hint = "first run: cse run quickstart. All recipes: cse list recipes. What they need: cse list recipes --all"
     with stdout_console() as console:
-        console.print(Text(f"recipes ({len(recipes)}). Small ones, and yours:", "bold"))
-        folders: dict[str, list[str]] = {}
-        for line in recipes:
-            folder, _, name = line.name.rpartition("/")
-            if folder or shipped_name(line.path) is None:
-                folders.setdefault(folder, []).append(name)
+        console.print(Text(f"recipes ({len(found[RECIPES])}). Small ones, and yours:", "bold"))
         for folder, names in sorted(folders.items()):
             console.print(Text(f"{folder and f'{folder}/: '}{', '.join(names)}"))
-        console.print(
-            Text(
-                "first run: cse run quickstart. All recipes: cse list recipes. What they need: cse list recipes --all",
-                "dim",
-            )
-        )
-        console.print(Text(f"\nstudies ({len(studies)}): the cells of papers' tables", "bold"))
+        console.print(Text(hint, "dim"))
+        console.print(Text(f"\nstudies ({len(found[STUDIES])}): the cells of papers' tables", "bold"))
         console.print(Text("all studies: cse list studies", "dim"))
-        console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))
-        rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in found.components.items()]
+        console.print(Text(f"\ncomponents ({sum(map(len, components.values()))})", "bold"))
+        rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in components.items()]
         console.print(as_rich(plain_table(("kind", "names"), rows, align="lp")))
         console.print(Text("summaries: cse list KIND. Details: cse show NAME. Data sets: cse data list.", "dim"))
 
 
-def print_listing(found: Listing, *, in_full: bool) -> None:
+def print_listing(found: Mapping[str, Sequence[Line]], *, in_full: bool) -> None:
     """Print a table for each kind. `in_full` adds papers' rows and tables, needs, checks, and sizes of studies."""
     with stdout_console() as console:
-        for kind, lines in found.components.items():
-            _print_components(console, kind, lines)
-        if found.recipes is not None:
-            _print_recipes(console, found.recipes, in_full)
-        if found.studies is not None:
-            _print_studies(console, found.studies, in_full)
+        for kind, lines in found.items():
+            columns: list[Column] = [("name", "l", itemgetter("name"))]
+            if kind in COLUMNS:
+                columns += [("title", "p", itemgetter("title")), *(COLUMNS[kind] if in_full else ())]
+                if console.width < WIDE:  # no space for the checks of recipes
+                    columns = [column for column in columns if column[0] != "checks"]
+            else:
+                columns.append(("summary", "p", itemgetter("summary")))
+                if any(line["distribution"] != "cse" for line in lines):
+                    columns.append(("from", "l", itemgetter("distribution")))
+            headings, align, texts = zip(*columns, strict=True)
+            rows = [[text(line) for text in texts] for line in lines]
+            console.print(Text(f"{kind} ({len(lines)}){': cse run NAME' if kind in COLUMNS else ''}", "bold"))
+            console.print(as_rich(plain_table(headings, rows, align="".join(align))))
+            console.print()
 
 
-def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print the components of one kind, with their distribution if one is a plug-in."""
-    columns = {"name": "l", "summary": "p"}
-    rows = [[line["name"], line["summary"]] for line in lines]
-    if any(line["distribution"] != "cse" for line in lines):
-        columns["from"] = "l"
-        rows = [[*row, line["distribution"]] for row, line in zip(rows, lines, strict=True)]
-    _print_table(console, f"{kind} ({len(rows)})", columns, rows)
-
-
-def _print_recipes(console: Console, recipes: Sequence[RecipeLine], in_full: bool) -> None:
-    """Print the recipes. A terminal that is not wide has no space for the checks."""
-    columns = {"name": "l", "title": "p"}
-    rows = [[line.name, line.title] for line in recipes]
-    if in_full:
-        columns |= {"paper's row": "p", "needs": "p"}
-        rows = [[*row, line.paper or "", needs(line.lacks)] for row, line in zip(rows, recipes, strict=True)]
-    if in_full and console.width >= WIDE:
-        columns |= {"checks": "p"}
-        rows = [[*row, line.checks] for row, line in zip(rows, recipes, strict=True)]
-    _print_table(console, f"recipes ({len(rows)}): cse run NAME", columns, rows)
-
-
-def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:
-    columns = {"name": "l", "title": "p"}
-    rows = [[study["name"], study["title"]] for study in studies]
-    if in_full:
-        columns |= {"paper's table": "p", "rows": "r", "seeds": "r"}
-        more = [(study["paper"] or "", str(study["rows"]), str(len(study["seeds"]))) for study in studies]
-        rows = [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
-    _print_table(console, f"studies ({len(rows)}): cse run NAME", columns, rows)
-
-
-def needs(lacks: Sequence[Availability]) -> str:
+def needs(lacks: Sequence[Line]) -> str:
     """Return a short list of missing requirements: files and large downloads, else the size of all downloads."""
     texts: list[str] = []
     sizes: dict[tuple[str, str], int] = {}
     for one in lacks:
-        name = one.requirement.name
-        if one.state == "missing":
+        kind, name = one["kind"], one["name"]
+        if one["state"] == "missing":
             reasons = {"file": "your file", "package": "not installed"}
-            texts.append(f"{name} ({reasons.get(one.requirement.kind, 'no download')})")
+            texts.append(f"{name} ({reasons.get(kind, 'no download')})")
         else:
-            sizes[one.requirement.kind, name] = sizes.get((one.requirement.kind, name), 0) + (one.bytes or 0)
+            sizes[kind, name] = sizes.get((kind, name), 0) + (one["bytes"] or 0)
     named = {key: size for key, size in sizes.items() if key[0] == "model" or size >= SMALL}
     texts += [f"{name} ({_size(size)})" if size else name for (_, name), size in named.items()]
     small = {name: size for (kind, name), size in sizes.items() if (kind, name) not in named}
@@ -115,13 +102,6 @@ def needs(lacks: Sequence[Availability]) -> str:
 def _size(count: int) -> str:
     rounded = 10_000 <= count < 1_000_000 or SMALL <= count < 1_000_000_000
     return decimal(count, precision=0 if rounded else 1)
-
-
-def _print_table(console: Console, heading: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a heading. `columns` contains the alignment of each column."""
-    console.print(Text(heading, "bold"))
-    console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
-    console.print()
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ from cse_cli.data.batches import Batches, ViewSpec
 from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
-from cse_cli.inspection.alarms import alarms_before_run
+from cse_cli.inspection.facts import alarms_before_run
 from cse_cli.mirrors.mirror import configured
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe, View

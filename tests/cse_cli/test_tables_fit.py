@@ -102,7 +102,7 @@ def test_the_community_leaderboard_with_runs(shown):
 
 @pytest.mark.slow
 def test_every_printed_table(shown):
-    every = [paper_table(*address, [])[0] for address in find_tables(None, None)]
+    every = [paper_table(*address, []) for address in find_tables(None, None)]
     assert shown(lambda: print_tables(every)).count("Table") > 20
 
 

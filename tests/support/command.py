@@ -1,7 +1,9 @@
 """The command line run inside the test's own process."""
 
+import json
 import sys
 from functools import cache
+from typing import Any
 
 import pytest
 import typer.main
@@ -29,6 +31,14 @@ def cse(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     code = exit_code_of(*arguments)
     written = capsys.readouterr()
     return code, written.out, written.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """Run `cse` with --json, which succeeds and warns of nothing, and return its document."""
+    code, out, err = cse(*arguments, "--json", capsys=capsys)
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
 
 
 def refused(*arguments: str) -> CseError:

@@ -57,16 +57,21 @@ def tables(results, status="current", **query):
     return score_tables(FinishedRuns(results, {}, status), LeaderboardQuery(**query))
 
 
+def ours(table):
+    """Return the measured rows of a table."""
+    return [row for row in table.rows if row.source == "measured"]
+
+
 def measured(results, status="current", **query):
     """Return the measured rows of all tables."""
-    return [row for table in tables(results, status, **query) for row in table.rows if row.source == "measured"]
+    return [row for table in tables(results, status, **query) for row in ours(table)]
 
 
 def rows(results, status="current", paper=None, table=None):
     """Return the rows of the papers' tables in which a run stands; of one table's even where none does."""
-    ran = group(results, status=status)
+    ran = group(FinishedRuns(results, status=status))
     found = [paper_table(*address, ran) for address in find_tables(paper, table)]
-    return [row for shown, has_runs in found if has_runs or table for row in shown.rows]
+    return [row for shown in found if ours(shown) or table for row in shown.rows]
 
 
 def printed(shown):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.core.tables import Cell, Row, Table
+from tests.support.records import result
 
 EVIL = 'a|b <script>alert("x")</script> *c* `d` [e](f) _g_ $h$ snake_case &lt; {{ title }}'
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="237.6pt" height="100pt"></svg>'
@@ -32,8 +33,9 @@ def evil_report() -> Report:
         "figures": [FIGURE],
         "cells": table,
         "cost": EVIL,
-        "environment": {EVIL: EVIL},
-        "packages": [EVIL],
+        "results": [result(device=EVIL, precision="")],
+        "noted": {"packages": [EVIL]},
+        "settings": {},
         "fingerprints": {EVIL: "d"},
         "commands": "cse run x",
     }

@@ -11,7 +11,7 @@ from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers.audits import Code, Trajectory
-from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import ours, planned, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
 ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
@@ -29,10 +29,6 @@ def field(results=(), status="current", **query):
     """Return encoder → table of the community leaderboard, and of encoders that it does not have."""
     found = tables(list(results), status, community=True, **query)
     return {table.encoder: table for table in found if table.kind != "community" or table.table == "community"}
-
-
-def ours(table):
-    return [row for row in table.rows if row.source == "measured"]
 
 
 def test_every_listed_row_is_in_its_encoder_table_the_best_first():

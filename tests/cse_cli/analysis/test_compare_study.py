@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.analysis.experiments import Experiment
+from cse_cli.analysis.methods import lettered
 from cse_cli.recipe.cells import cell_tag
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import trials
@@ -17,14 +19,14 @@ from tests.cse_cli.analysis import compared_study as mine
 from tests.cse_cli.analysis.compared_study import record_row, record_rows, write_study
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
+from tests.support.command import document as json_of
+from tests.support.records import result
 
 pytestmark = pytest.mark.usefixtures("folder", "home")
 
 
 def document(capsys, *arguments: str) -> dict:
-    code, out, err = cse("compare", *arguments, "--bootstrap", "100", "--json", capsys=capsys)
-    assert (code, err) == (0, "")
-    return json.loads(out)
+    return json_of(capsys, "compare", *arguments, "--bootstrap", "100")
 
 
 def shown(capsys, monkeypatch, *arguments: str) -> str:
@@ -166,17 +168,9 @@ def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, mon
     assert "4 without a significant difference" in out
 
 
-@pytest.mark.slow
-def test_more_methods_than_letters(capsys):
-    values = [round(0.05 + place / 1000, 3) for place in range(28)]
-    Path(mine.STUDY).write_text(
-        f'[study]\ntitle = "Many"\nrecipe = "{mine.RECIPE}"\n[study.grid]\n"{mine.KEY}" = {values}\n'
-    )
-    for place, value in enumerate(values):
-        record_row("plain", mine.SEEDS[:2], None, [f"{mine.KEY}={value}"], shift=place)
-    sides = document(capsys, mine.STUDY, "--metric", "avg")["sides"]
-    assert [side["letter"] for side in sides[25:]] == ["Z", "AA", "AB"]
-    assert sides[27]["name"] == f"{mine.KEY}=0.077"
+def test_more_methods_than_letters():
+    methods = lettered([(Experiment((result(seed=seed),), name=str(seed)), "") for seed in range(28)])
+    assert [method.letter for method in methods[25:]] == ["Z", "AA", "AB"]
 
 
 @pytest.mark.slow

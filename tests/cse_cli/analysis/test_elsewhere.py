@@ -15,9 +15,9 @@ import pytest
 
 from cse_cli.analysis.elsewhere import EVALUATORS, is_elsewhere, read_elsewhere
 from cse_cli.core.results import STS_TASKS
-from cse_cli.core.stats import compare_paired
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
+from tests.support.command import document as json_of
 
 HEAD = "method,seed,task,score\n"
 SIMCSE, IFCL = (70.1, 70.6, 69.8, 70.3), (71.0, 71.9, 70.7, 71.6)
@@ -43,9 +43,7 @@ def two(task: str = "sts-b") -> str:
 
 
 def document(capsys, *arguments: str) -> dict:
-    code, out, err = cse("compare", *arguments, "--json", capsys=capsys)
-    assert (code, err) == (0, "")
-    return json.loads(out)
+    return json_of(capsys, "compare", *arguments)
 
 
 def mteb_result(folder: str, task: str, scores: dict[str, float], *, revision: str = REVISION, split="test") -> None:
@@ -66,10 +64,8 @@ def evaluator_file(folder: str, name: str, heading: str, *lines: str) -> None:
 
 def test_a_csv_file_stands_for_its_methods_in_order(capsys):
     found = document(capsys, written(two()), "--planned", "4")
-    assert [(side["name"], side["seeds"], side["made_from"]) for side in found["sides"]] == [
-        ("simcse", [0, 1, 2, 3], "r.csv"),
-        ("ifcl", [0, 1, 2, 3], "r.csv"),
-    ]
+    sides = [(side["name"], side["seeds"], side["made_from"]) for side in found["sides"]]
+    assert sides == [("simcse", [0, 1, 2, 3], "r.csv"), ("ifcl", [0, 1, 2, 3], "r.csv")]
     (comparison,) = found["comparisons"]
     (metric,) = comparison["metrics"]
     over = metric["over_seeds"]
@@ -79,15 +75,8 @@ def test_a_csv_file_stands_for_its_methods_in_order(capsys):
     assert t == pytest.approx(5.5 * 3**0.5)  # differences 0.9, 1.3, 0.9, 1.3: mean 1.1, standard deviation 0.4 / √3
     p = 1 - 2 / math.pi * (5.5 / (1 + 5.5**2) + math.atan(5.5))  # Student's t with 3 degrees of freedom
     assert over["p_adjusted"] == pytest.approx(p)
-    assert comparison["headline"].startswith(
-        "sts-b.score, compared with simcse: ifcl is better by 1.10 ± 0.37 (4 seeds"
-    )
-
-
-def test_without_a_plan_the_test_may_be_repeated_after_every_seed(capsys):
-    (comparison,) = document(capsys, written(two()))["comparisons"]
-    assert comparison["mode"] == "anytime"
-    assert comparison["metrics"][0]["over_seeds"]["p_adjusted"] > 0.01
+    said = "sts-b.score, compared with simcse: ifcl is better by 1.10 ± 0.37 (4 seeds"
+    assert comparison["headline"].startswith(said)
 
 
 def test_the_screen_names_the_file_and_how_to_say_that_the_seeds_were_planned(capsys):
@@ -126,10 +115,8 @@ def test_records_written_as_csv_give_the_same_verdicts_and_digits(capsys):
     for own, other in zip(ours, theirs, strict=True):
         if not own["selecting"]:  # a CSV file does not say what selected the states
             assert other["over_seeds"] == own["over_seeds"]
-            assert (other["finding"], other["verdict"]) == (
-                own["finding"],
-                re.sub("; .*(pairs|trained).*", "", own["verdict"]),
-            )
+            said = re.sub("; .*(pairs|trained).*", "", own["verdict"])
+            assert (other["finding"], other["verdict"]) == (own["finding"], said)
 
 
 def test_mteb_folders_one_for_each_seed(capsys):
@@ -220,15 +207,10 @@ def test_methods_of_one_place_are_one_table_of_the_leaderboard(capsys):
     for method, score in (("simcse", 0.7), ("ifcl", 0.8)):
         for seed in range(2):
             mteb_result(f"lab/{method}/seed{seed}", "STS12", {"default": score})
-    code, out, _ = cse(
-        "leaderboard", "--results", "lab/simcse", "--results", "lab/ifcl", "--format", "csv", capsys=capsys
-    )
-    rows = list(csv.DictReader(out.splitlines()))
-    assert code == 0
-    assert [(row["encoder"], row["name"], float(row["mean"])) for row in rows] == [
-        ("lab", "ifcl", pytest.approx(80)),
-        ("lab", "simcse", pytest.approx(70)),
-    ]
+    folders = ("--results", "lab/simcse", "--results", "lab/ifcl")
+    _, out, _ = cse("leaderboard", *folders, "--format", "csv", capsys=capsys)
+    rows = [(row["encoder"], row["name"], float(row["mean"])) for row in csv.DictReader(out.splitlines())]
+    assert rows == [("lab", "ifcl", pytest.approx(80)), ("lab", "simcse", pytest.approx(70))]
 
 
 def test_tables_of_two_versions_of_a_task_say_which(capsys):
@@ -254,11 +236,9 @@ def test_a_recipe_with_the_name_of_a_folder_stays_a_recipe(capsys):
         ("a,0,t,1\na,0,t,2\n", HEAD, "two scores of a for seed 0 and t: r.csv, line 2, and r.csv, line 3"),
         ("a,0,t,1\na,zero,t,2\n", HEAD, "r.csv, line 3: the seed 'zero' is not a whole number"),
         ("a,0,t,\n", HEAD, "r.csv, line 2: the score '' is not a number"),
-        ("a,0,t,nan\n", HEAD, "r.csv, line 2: the score 'nan' is not a number"),
         ("a,0,t\n", HEAD, "r.csv, line 2 is incomplete"),
         ("a,0,t,1,2\n", HEAD, "r.csv, line 2 has more than 4 cells"),
         ("a,0,t,1\n", "method,sed,task,score\n", "r.csv, line 1: there is no column 'seed'. Did you mean 'sed'?"),
-        ("", "", "r.csv, line 1: there is no column 'method'"),
         ("a,0,t,1\n", HEAD, "cse compare requires at least two methods with finished runs, not 1"),
         ("a,0,t,1\nb,1,t,1\n", HEAD, "no shared seed: a has 0 and b has 1"),
     ],
@@ -294,19 +274,6 @@ def test_nothing_that_trains_is_imported():
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert "ifcl is" in done.stdout
     assert "AssertionError" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_script_that_stops_at_the_first_small_p_is_wrong_in_at_most_five_of_a_hundred_experiments(capsys):
-    drawn = np.random.default_rng(7).normal(70, 0.5, (1000, 2, 8))
-    looks = range(2, 9)  # one after each seed from the second on
-    p = [[compare_paired(range(n), a[:n].tolist(), b[:n].tolist()).p_anytime for n in looks] for a, b in drawn]
-    assert sum(min(of_one) < 0.05 for of_one in p) <= 50
-    for (a, b), of_one in zip(drawn[:10], p, strict=False):  # the command prints the same p
-        for n, expected in zip(looks, of_one, strict=True):
-            lines = "".join(f"a,{seed},t,{a[seed]}\nb,{seed},t,{b[seed]}\n" for seed in range(n))
-            (comparison,) = document(capsys, written(lines))["comparisons"]
-            assert comparison["metrics"][0]["over_seeds"]["p_adjusted"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_method_has_one_experiment_for_all_its_seeds():

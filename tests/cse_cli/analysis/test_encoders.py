@@ -130,10 +130,10 @@ def test_alignment_and_uniformity_are_ranked_by_spearman():
     assert averages.columns[-1] == "Avg"
 
 
-@pytest.mark.parametrize("name", ["bert-base", "bert-base-uncased", "google-bert/bert-base-uncased"])
-def test_an_encoder_is_asked_for_by_any_of_its_names(name):
-    (block,) = tables([scored(0, 77.0, 80.0), mini()], encoder=name)
-    assert block.encoder == "bert-base"
+def test_an_encoder_is_asked_for_by_any_of_its_names():
+    for name in ("bert-base", "google-bert/bert-base-uncased"):
+        (block,) = tables([scored(0, 77.0, 80.0), mini()], encoder=name)
+        assert block.encoder == "bert-base"
 
 
 def test_a_run_with_another_model_stands_with_that_model():

@@ -18,8 +18,8 @@ def test_html_shows_texts_as_they_are_and_loads_nothing():
     seen = Seen(text)
     shown = "".join(seen.text)
     # <title>, h1, subtitle, 4 properties, summary and 3 code blocks, summary of the first cell,
-    # 5 tables of a heading, a label, a cell and a note, 5 lines, 2 of the environment, 1 of the data, 1 of the cost
-    assert shown.count(EVIL) == 41
+    # 5 tables of a heading, a label, a cell and a note, 5 lines, 1 of the environment, 1 of the data, 1 of the cost
+    assert shown.count(EVIL) == 40
     assert seen.tags.count("script") == 1
     assert seen.values("alt") == [EVIL]
     assert all(address.startswith("data:") for address in seen.values("src", "href"))

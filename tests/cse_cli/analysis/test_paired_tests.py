@@ -12,8 +12,8 @@ from tests.cse_cli.analysis.recorded import gold, pairs
 
 
 def two(evaluator: str = "stsb", noises: tuple[float, float] = (1.5, 1.0), resamples: int = 400, seed: int = 0):
-    runs = [(f"run{place}", {evaluator: pairs(evaluator, seed, noise)}, "d") for place, noise in enumerate(noises)]
-    found = resample_runs(runs, evaluator, resamples)
+    series = {f"run{place}": pairs(evaluator, seed, noise) for place, noise in enumerate(noises)}
+    found = resample_runs(series, evaluator, resamples)
     return found["run0"], found["run1"]
 
 
@@ -53,16 +53,14 @@ def test_an_average_resamples_each_evaluator_by_itself():
     assert (found.low, found.high) == pytest.approx(tuple(100 * np.quantile(np.mean(draws, axis=0), [0.025, 0.975])))
 
 
-def test_pairs_are_the_same_by_gold_score_and_by_digest():
-    series = {"stsb": pairs("stsb", 0, 1.0)}
-    other = {"stsb": {**series["stsb"], "gold": gold("stsb")[::-1].tolist()}}
-    runs = [("a", series, "d"), ("b", series, "d"), ("c", series, "e"), ("e", other, "d"), ("f", series, "")]
-    found = resample_runs([*runs, ("g", {}, "d"), ("h", {"stsb": {"singular_values": [1.0]}}, "d")], "stsb", 20)
-    assert list(found) == ["a", "b", "c", "f", "e"]
+def test_pairs_are_the_same_by_gold_score():
+    one = pairs("stsb", 0, 1.0)
+    other = {**one, "gold": gold("stsb")[::-1].tolist()}
+    runs = {"a": one, "b": one, "c": other, "d": {}, "e": {"singular_values": [1.0]}}
+    found = resample_runs(runs, "stsb", 20)
+    assert list(found) == ["a", "b", "c"]
     assert found["a"].same_pairs(found["b"])
     assert not found["a"].same_pairs(found["c"])
-    assert not found["a"].same_pairs(found["e"])
-    assert found["a"].same_pairs(found["f"])  # a run that does not say its data's digest has the same gold scores
 
 
 @pytest.mark.slow
@@ -74,7 +72,7 @@ def test_equal_models_differ_in_five_percent():
         shared = rng.normal(size=150)
         cosines = [truth + 0.7 * shared + 0.7 * rng.normal(size=150) for _ in range(2)]
         gold_scores = np.round(2 * truth) / 2
-        runs = [(name, {"e": {"gold": gold_scores, "cosine": c}}, "") for name, c in zip("ab", cosines, strict=True)]
+        runs = {name: {"gold": gold_scores, "cosine": c} for name, c in zip("ab", cosines, strict=True)}
         found = resample_runs(runs, "e", 300)
         hits += on_pairs([0], [found["a"]], [found["b"]]).p < 0.05
     assert hits / repeats == pytest.approx(0.05, abs=0.03)  # 400 tries at 5 % have a standard error of 1.1 points
@@ -104,14 +102,12 @@ def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = 
     ("found", "finding", "sentence"),
     [
         (seeds(*CLEAR), "different", "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
-        (seeds(-0.3, -0.4, -0.5, -0.4), "different", "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
         (seeds(5.0), "one_seed", "not decided: one seed has no standard deviation; B is 5.00 better with it"),
         (
             seeds(0.4, 0.4, 0.4),
             "constant",
             "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test",
         ),
-        (seeds(0.0, 0.0), "equal", "no difference in any of 2 seeds"),
         (seeds(0.0), "equal", "no difference in the one seed"),
         (  # mean 0.40, std 1: d = 0.4, which takes 52 (G*Power 3.1); ± is t(0.975; 2) · 1 / √3 = 2.48
             seeds(-0.6, 0.4, 1.4),
@@ -144,9 +140,7 @@ def test_unknown_directions_are_only_higher_and_a_tiny_difference_is_not_0():
     [
         (CLEAR, 0.01, 0.4, "; the choice of sentence pairs does not explain it either"),
         (CLEAR, 0.3, 0.4, "; but the choice of sentence pairs could explain it"),
-        (CLEAR, 0.01, -0.4, "; but the choice of sentence pairs could explain it"),
         ((-0.6, 0.4, 1.4), 0.001, 0.4, "; for these trained models, the choice of sentence pairs does not explain it"),
-        ((-0.6, 0.4, 1.4), 0.2, 0.4, "about 52 seeds would be needed"),
         ((5.0,), 0.01, 0.4, ", more than the choice of sentence pairs explains (p = 0.010)"),
         ((5.0,), 0.2, 0.4, ", no more than the choice of sentence pairs explains (p = 0.200)"),
     ],

@@ -144,18 +144,12 @@ def test_nothing_is_overwritten_without_force(capsys, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "value"),
     [
-        (
-            ("mini/simcse_en seed 0", "--baseline", "studies/mini/ifcl_queue_length"),
-            "report.baseline_is_study",
-            "study",
-        ),
-        (("studies/mini/ifcl_queue_lenght",), "", "'studies/mini/ifcl_queue_length'"),
+        ((f"{A} seed 0", "--baseline", "studies/mini/ifcl_queue_length"), "report.baseline_is_study", "study"),
         (("studies/mini/ifcl_queue_length",), "report.no_finished_run", "cse run studies/mini/ifcl_queue_length"),
         ((f"{A}@7",), "compare.no_finished_run", "only with 0, 1"),
         (("mini/simcse_en seed 0", "--output", "dir.md"), "report.is_directory", "dir.md/report.html"),
         (("mini/simcse_en seed 0", "--baseline", A), "", "share run"),
         (("mini/simcse_en seed 0", "--baseline", "mini/simcse_en seed 1"), "report.same_experiment", "'"),
-        (("mini/simcse_en seed 0", "--baseline", "mini/simcze_en"), "", "'mini/simcse_en'"),
         (("broken",), "report.no_scores", "FAILED"),
     ],
 )

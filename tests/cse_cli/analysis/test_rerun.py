@@ -39,9 +39,7 @@ def test_the_recipe_as_it_stands():
 @pytest.mark.parametrize(
     ("overrides", "unset"),
     [
-        (["queue.length=320"], []),
         (["train.precision=bf16", "encoders.online.freeze=[]"], []),
-        (["views.fraternal.augment.fuse_embeddings.rate=0.5"], []),
         (["train.steps=20"], ["queue", "tune.queue_length"]),
         (["losses.extra={ name = 'info_nce', views = { positive = 'identical' } }"], []),
     ],
@@ -93,9 +91,7 @@ def shipped(name: str, *overrides: str):
     [
         ("train.seed=7", True),
         ('title="x"', True),
-        ('description="y"', True),
         ('train.compile="off"', True),
-        ("train.mini_batch_size=16", False),
         ("queue.length=320", False),
     ],
 )
@@ -124,10 +120,8 @@ def test_differences_are_keys_of_set_or_a_missing_component_as_a_whole():
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("train.steps", 60, "60"),
         ("train.steps", None, "—"),
         ("encoders.online.freeze", ["embeddings"], "[embeddings]"),
-        ("encoders.online.heads.mlp", {"name": "mlp"}, "mlp"),
         ("views.anchor", {"encoder": "online", "column": "text", "augment": []}, "default"),
         ("views.anchor", {"encoder": "target", "column": "text", "augment": []}, "(encoder = target)"),
         ("queue", {"name": "fifo", "view": "key", "length": 64, "own": 1}, "fifo (view = key, length = 64, own = 1)"),

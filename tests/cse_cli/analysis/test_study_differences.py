@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import summary_lines
 from cse_cli.analysis.experiments import read_finished_runs
-from cse_cli.analysis.studies import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import draw_differences, study_figure
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.study import load_study
@@ -262,7 +262,7 @@ def test_many_rows_are_readable(name):
     write_study(tables=FIGURE)
     record_rows(mine.ROWS[:2])
     lines = summary_lines(compare_rows(found(), mine.STUDY), "avg") * 26
-    lines = [type(one)(name.format(place), one.scores, one.tested) for place, one in enumerate(lines)]
+    lines = [one._replace(name=name.format(place)) for place, one in enumerate(lines)]
     with figure_style():
         figure = draw_differences(lines, "difference, mean Spearman × 100", Heading("Many", "of them"))
         figure.draw_without_rendering()

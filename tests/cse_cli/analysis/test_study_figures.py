@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.experiments import FinishedRuns
-from cse_cli.analysis.studies import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, equal_spans, fit_together, study_figure
+from cse_cli.analysis.study_figures import equal_spans, fit_together, study_curves, study_figure, study_points
+from cse_cli.analysis.tables import StudyRuns, study_runs
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
@@ -39,7 +39,7 @@ def findings(name: str, *scores: float, **changed) -> StudyRuns:
 
 
 def points_of(found: StudyRuns):
-    return StudyPoints(found).points()
+    return study_points(found, found.study.figure)
 
 
 def drawn(found: StudyRuns):
@@ -144,7 +144,7 @@ def test_curves_tell_when_each_seed_was_best():
     ]
     other = result(made[1].hash, curve=rising, metric_for_best_model="other.spearman")
     found = study_runs(study, FinishedRuns([*runs, other]))
-    (curve,) = StudyPoints(found).curves()
+    (curve,) = study_curves(found, study.figure)
     assert curve.steps == (5, 10)
     # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
     assert curve.best == "best 63.00 ± 1.41 at step 8 ± 4"

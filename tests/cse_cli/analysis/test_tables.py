@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from cse_cli.analysis.experiments import FinishedRuns
 from cse_cli.analysis.leaderboard import LeaderboardQuery, score_tables
 from cse_cli.analysis.papers import reported_rows, table_of
-from cse_cli.analysis.score_table import SYMBOLS, measure
+from cse_cli.analysis.score_table import MARKS, measure
 from cse_cli.analysis.table_view import legend_lines, text_table
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, PaperRow
@@ -18,6 +18,7 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from registry import papers
 from registry.errors import CseError
+from tests.cse_cli.analysis.leaderboard_runs import ours as rows_of
 from tests.cse_cli.analysis.leaderboard_runs import result, tables, written
 
 STUDY, MINI = "studies/ifcl_queue_length", "studies/mini/ifcl_queue_length"
@@ -61,13 +62,14 @@ def shown(results, tags=None, table="ifcl/5"):
 
 
 def ours(block):
-    return {row.name: row.scores for row in block.rows if row.source == "measured"}
+    return {row.name: row.scores for row in rows_of(block)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("address", ["ifcl/5", "ifcl/queue_length", "queue_length"])
-def test_our_cells_stand_beside_the_papers_with_their_trend(asked_for, address):
-    (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES), table=address)
+def test_our_cells_stand_beside_the_papers_with_their_trend(asked_for):
+    ran = filled(asked_for, STUDY, "bert-base-uncased", SCORES)
+    (block,) = shown(ran)
+    assert [shown(ran, table=address) for address in ("ifcl/queue_length", "queue_length")] == [[block]] * 2
     assert (block.kind, block.study, block.columns) == ("study", STUDY, ("STS-B", "C-STS-B"))
     score = ours(block)["M=416"]["STS-B"]
     assert (score.n, score.mean, score.reference) == (3, pytest.approx(80.1), 80.27)
@@ -140,7 +142,7 @@ def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
     changes = {one.run_id: tuple(map(str, cell.overrides)) for one in ran}
     for made, stale in ((changes, False), ({}, True)):
         (block,) = score_tables(FinishedRuns(ran, changes=made), LeaderboardQuery())
-        (row,) = [row for row in block.rows if row.source == "measured"]
+        (row,) = rows_of(block)
         assert ({score.marks for score in row.scores.values()} == {("stale",)}) is stale
 
 
@@ -152,7 +154,7 @@ def test_a_cell_shows_the_newest_of_two_experiments(asked_for):
     later = datetime(2026, 2, 1, tzinfo=UTC)
     new = [run(cell, seed, 80.0, identity=identities[1], finished=later) for seed in range(2)]
     (block,) = shown([*old, *new])
-    (row,) = [row for row in block.rows if row.source == "measured"]
+    (row,) = rows_of(block)
     assert (row.scores["STS-B"].mean, row.seeds) == (80.0, (0, 1))
     assert any("text aaaaaaaa / bbbbbbbb" in note for note in row.notes)
     assert ("M=416", 2) in {(cell.row, cell.seeds) for cell in block.missing}
@@ -241,45 +243,21 @@ def test_cells_of_another_quantity_are_never_significant():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("study", "address", "rows"),
-    [
-        ("studies/mocose_transfer", "mocose/2", {"MoCoSE": "bert-base", "MoCoSE-BERT (large)": "bert-large"}),
-        (
-            "studies/ifcl_mutual_information",
-            "ifcl/4",
-            {"IFCL-BERT": "bert-base", "IFCL-BERT w/o TL": "bert-base", "SimCSE": "bert-base"},
-        ),
-    ],
-)
-def test_a_study_of_another_quantity_has_no_marks(study, address, rows):
-    key, _, number = address.partition("/")
-    table = next(one for one in papers.load(key).tables.values() if one.number == int(number))
+def test_a_study_of_another_quantity_has_no_marks():
+    models = {"MoCoSE": "bert-base", "MoCoSE-BERT (large)": "bert-large"}
+    table = next(one for one in papers.load("mocose").tables.values() if one.number == 2)
     names = [column.evaluator for column in table.columns if column.evaluator != "avg"]
-    ran = [
-        result(
-            seed,
-            recipe=cell.recipe,
-            recipe_hash=cell.hash,
-            model=f"{rows[cell.row]}-uncased",
-            paper=None,
-            scores={name: {table.score: 10.0 + seed / 100} for name in names},
-        )
-        for cell in cells(load_study(study))
-        if cell.row in rows
-        for seed in range(3)
-    ]
-    (block,) = score_tables(FinishedRuns(ran, {}, "current"), LeaderboardQuery(table=address))
-    ours = [score for row in block.rows if row.source == "measured" for score in row.scores.values()]
-    printed = sum(number is not None for row in rows for number in table.values(row).values())
-    ours = [score for score in ours if score.reference is not None]
-    assert len(ours) == printed
-    assert {score.marks for score in ours} == {("incomparable",)}
-    assert not any(score.significant for score in ours)
-    shown = [cell for line in text_table(block).rows for cell in line.cells if SYMBOLS["incomparable"] in cell.text]
-    assert len(shown) == len(ours)
-    assert not any(cell.strong for cell in shown)
-    assert any(line.startswith("≠") for line in legend_lines([block]))
+    ran = []
+    for cell in (cell for cell in cells(load_study("studies/mocose_transfer")) if cell.row in models):
+        about = {"recipe": cell.recipe, "recipe_hash": cell.hash, "model": f"{models[cell.row]}-uncased", "paper": None}
+        ran += [result(s, **about, scores={name: {table.score: 10.0 + s / 100} for name in names}) for s in range(3)]
+    (block,) = shown(ran, table="mocose/2")
+    scores = [score for row in rows_of(block) for score in row.scores.values() if score.reference is not None]
+    assert len(scores) == sum(number is not None for row in models for number in table.values(row).values())
+    assert {(score.marks, score.significant) for score in scores} == {(("incomparable",), False)}
+    marked = [cell for line in text_table(block).rows for cell in line.cells if MARKS["incomparable"][0] in cell.text]
+    assert (len(marked), any(cell.strong for cell in marked)) == (len(scores), False)
+    assert any(line.startswith("≠") for line in legend_lines(block.rows))
 
 
 def ablation_runs(seeds=(0, 1, 2)):
@@ -297,18 +275,17 @@ def ablation_runs(seeds=(0, 1, 2)):
 @pytest.mark.slow
 def test_a_column_of_differences_is_taken_seed_by_seed():
     (table,) = tables(ablation_runs(), table="conisi/5")
-    ours = {row.name: row.scores for row in table.rows if row.source == "measured"}
-    without = ours["w/o fine-grained classification loss"]
+    found = ours(table)
+    without = found["w/o fine-grained classification loss"]
     assert without["to ConIsI"].mean == pytest.approx(77 - 78.5 - 0.1)  # −1.5, −1.6, −1.7
     assert without["to ConIsI"].std == pytest.approx(0.1)
     assert without["to SimCSE"].mean == pytest.approx(1.0)
     assert without["to SimCSE"].std is None, "every seed has the same difference"
     assert (without["to ConIsI"].reference, without["to ConIsI"].n) == (-1.3, 3)
-    assert "to SimCSE" not in ours["w/o contrastive loss"]  # nothing is printed there
-    assert set(ours["SimCSE-BERT-base"]) == {"Avg"}
+    assert "to SimCSE" not in found["w/o contrastive loss"]  # nothing is printed there
+    assert set(found["SimCSE-BERT-base"]) == {"Avg"}
     (table,) = tables([one for one in ablation_runs() if one.recipe != "simcse_en"], table="conisi/5")
-    (scores,) = [row.scores for row in table.rows if row.source == "measured" and row.name.startswith("w/o fine")]
-    assert set(scores) == {"Avg", "to ConIsI"}  # no seeds that both have
+    assert set(ours(table)["w/o fine-grained classification loss"]) == {"Avg", "to ConIsI"}  # no common seeds
 
 
 def test_a_row_with_a_metric_of_its_own_is_compared_by_it():
@@ -344,10 +321,6 @@ def test_a_score_of_other_data_is_not_in_the_column_of_a_data_set():
         }  # fmt: skip
         alone = tables([on({"stsb": other})])
         assert [(table.heading, table.columns) for table in alone] == [(f"bert-base (en) [stsb: {other}]", ("stsb",))]
-
-
-def rows_of(table):
-    return [row for row in table.rows if row.source == "measured"]
 
 
 def test_a_column_has_the_aggregate_of_the_paper():

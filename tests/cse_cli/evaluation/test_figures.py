@@ -7,7 +7,7 @@ import math
 import matplotlib as mpl
 import pytest
 
-from cse_cli.analysis.figures import FinishedRun, draw_run, run_figures
+from cse_cli.analysis.figures import draw_run, run_figures
 from cse_cli.core.plotting import figure_style
 from cse_cli.core.results import STS_TASKS, PaperRow, Result
 from tests.support import records
@@ -15,7 +15,7 @@ from tests.support import records
 pytestmark = pytest.mark.slow
 
 ROW = PaperRow(key="focal_infonce", table="sts", row="SimCSE-BERT-base + Focal")
-DATA = {name: [f"{name}/test"] for name in STS_TASKS} | {"dev": ["stsb/dev"], "plane": ["stsb/all"]}
+DATA = {name: {f"{name}/test": "d"} for name in STS_TASKS} | {"dev": {"stsb/dev": "d"}, "plane": {"stsb/all": "d"}}
 
 
 def result(**changed) -> Result:
@@ -30,6 +30,7 @@ def result(**changed) -> Result:
         "selected_step": 20,
         "metric_for_best_model": "dev.spearman",
         "steps": 30,
+        "scored_on": DATA,
     }
     return records.result(**{**values, **changed})
 
@@ -59,8 +60,8 @@ def style():
         yield
 
 
-def made(one: Result, series=SERIES, data=DATA):
-    return dict(run_figures(FinishedRun(one, series, data, status="current")))
+def made(one: Result, series=SERIES):
+    return dict(run_figures(one, series))
 
 
 def texts(figure) -> list[str]:
@@ -146,10 +147,11 @@ def test_bars_alone_where_nothing_else_is_known():
     assert "Tasks: accuracy, a, b" in texts(figure)
 
 
-def test_another_model_is_not_compared_with_the_paper():
-    outcome = FinishedRun(result(paper=ROW), {}, DATA, status="other_model")
-    assert "tasks_paper" not in dict(run_figures(outcome))
-    assert "tasks_spearman" in dict(run_figures(outcome))
+def test_another_model_is_not_compared_with_the_paper(monkeypatch):
+    monkeypatch.setattr("cse_cli.analysis.experiments.recipe_status", lambda *_: "other_model")
+    drawn = made(result(paper=ROW), {})
+    assert "tasks_paper" not in drawn
+    assert "tasks_spearman" in drawn
 
 
 def test_scatter_shows_every_pair_and_both_margins():
@@ -232,9 +234,9 @@ def test_titles_are_taken_literally():
 
 @pytest.mark.exhaustive
 def test_equal_results_give_equal_files_in_any_style(tmp_path):
-    first = draw_run(with_plane(), SERIES, tmp_path / "one", DATA)
+    first = draw_run(with_plane(), SERIES, tmp_path / "one")
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.hashsalt": None}):
-        second = draw_run(with_plane(), SERIES, tmp_path / "two", DATA)
+        second = draw_run(with_plane(), SERIES, tmp_path / "two")
     assert [file.name for file in first] == [file.name for file in second]
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
     assert "2026" not in first[0].read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cse_cli.core.devices import choose
-from cse_cli.inspection import alarms
+from cse_cli.inspection.facts import LEAKED
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import RunRecord
 from cse_cli.training.build import prepare
@@ -80,7 +80,7 @@ def test_many_equal_sentences(warned):
 def test_evaluation_sentences(warned):
     dev = list(dict.fromkeys(" ".join(pair.first.split()) for pair in catalog.read_pairs("stsb_open", "dev")))
     known = len({" ".join(text.split()) for pair in catalog.read_pairs("stsb_open", "dev") for text in pair[2:]})
-    few, many = int(known * alarms.LEAKED) - 2, int(known * alarms.LEAKED) + 2
+    few, many = int(known * LEAKED) - 2, int(known * LEAKED) + 2
     assert warned([*OPEN[:300], *dev[:few]]) == []
     (text,) = warned([*OPEN[:300], *dev[:many]])
     assert "sentences of evaluation sets (stsb_open/dev 1%)" in text

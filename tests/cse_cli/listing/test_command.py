@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import recipe_lines
 from cse_cli.listing.view import needs
 from cse_cli.recipe.files import all_recipes
-from cse_cli.recipe.requirements import Requirement
 from registry import LOSSES, REGISTRIES
 from tests.support.command import cse, refused
 
@@ -44,7 +42,7 @@ def test_small_recipes_need_no_download():
     lines = recipe_lines(
         {name: files[name] for name in ("quickstart", *(f"mini/{name}" for name in SMALL))}, in_full=True
     )
-    assert {line.name: line.state for line in lines if line.state != "here"} == {}
+    assert {line["name"]: line["state"] for line in lines if line["state"] != "here"} == {}
 
 
 def test_all_of_it_has_a_line_each(capsys):
@@ -79,7 +77,7 @@ def test_recipes_with_what_they_need(capsys):
 
 def test_small_data_sets_are_listed_if_nothing_else_is():
     def one(kind, name, size, state="fetchable"):
-        return Availability(Requirement(kind, name, "test"), state, bytes=size)
+        return {"kind": kind, "name": name, "state": state, "bytes": size}
 
     lacks = [one("dataset", "small", 1000), one("dataset", "large", 20_000_000), one("model", "tiny", 1_500_000)]
     assert needs(lacks) == "large (20 MB), tiny (1.5 MB)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.target import doubts, find_target
+from cse_cli.analysis.reproduced import doubts, find_target
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
