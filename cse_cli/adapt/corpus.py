@@ -142,7 +142,7 @@ def divide(found: Sequence[Document], name: str, evaluated: frozenset[str]) -> C
         notes.append(f"{counted(repeated, 'repeated document')} removed")
     if len(kept) < LEAST:
         raise CseError(
-            f"{name}: {counted(len(kept), 'different document')} of {len(clean):,}. To see more than chance, you need {LEAST}",
+            f"{name}: {counted(len(kept), 'different document')} of {len(clean):,}, and you need {LEAST}",
             "give it more text",
             code="adapt.too_few_documents",
         )

@@ -83,7 +83,7 @@ def test_repetitions_blank_lines_and_evaluation_sentences_are_removed() -> None:
 
 
 def test_too_little_and_too_short() -> None:
-    with refuses("adapt.too_few_documents", "1 different documents of 5,000", str(LEAST)):
+    with refuses("adapt.too_few_documents", "1 different document of 5,000", str(LEAST)):
         divide([Document("the same line")] * 5000, "corpus", frozenset())
     with refuses("adapt.too_few_documents", "30 different documents"):
         divide(many(30), "corpus", frozenset())
