@@ -88,13 +88,16 @@ def train(recipe: str) -> int:
 
     from cse_cli.core.devices import choose
     from cse_cli.recipe.load import load
-    from cse_cli.runs.record import unrecorded
+    from cse_cli.runs.record import RunRecord
     from cse_cli.training.build import prepare
     from cse_cli.training.trainer import Trainer
 
-    prepared, done = prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, choose("cpu"), unrecorded()), 1
+    prepared, done = (
+        prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, choose("cpu"), RunRecord("unrecorded", None)),
+        1,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(prepared, Path(folder), unrecorded())
+        trainer = Trainer(prepared, Path(folder), RunRecord("unrecorded", None))
         trainer.method.train()
         trainer.stepper.take(0)
         print(json.dumps("ready"), flush=True)

@@ -27,8 +27,8 @@ from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import RECIPE, RESULT, About, RunRecord, lock_of
+from cse_cli.runs.lock import LOCK, FileLock
+from cse_cli.runs.record import RECIPE, RESULT, About, RunRecord
 from registry import EVALUATORS
 
 STUDY = "studies/mini/cross_losses_queues_augmenters"
@@ -105,7 +105,7 @@ def _write_run(of: Experiment, seed: int, started: datetime, noise: random.Rando
     )  # fmt: skip
     about.write()
     (about.path / RECIPE).write_text(of.toml, encoding="utf-8")
-    lock = FileLock(lock_of(about.run_id))
+    lock = FileLock(about.path / LOCK)
     lock.acquire()
     record = RunRecord(about.run_id, lock)
     record.started(0, STEPS.stop, "cpu")

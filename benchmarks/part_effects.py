@@ -49,12 +49,12 @@ def effects(scores: Scores) -> dict[tuple[int, str], Paired]:
 def read(name: str, paths: Sequence[str]) -> dict[tuple[str, ...], dict[int, float]]:
     """Return the scores of a study's finished runs."""
     plan = plan_study(name, RunRequest())
-    study, made, done = plan.study, plan.cells, plan.before
+    study, done = plan.study, plan.results()
     found: dict[tuple[str, ...], dict[int, float]] = {}
-    for cell in made:
+    for cell in plan.cells:
         parts = tuple(str(cell.load(0).recipe.setting(path) or NONE) for path in paths)
-        runs = [done[cell.hash, seed] for seed in study.seed_list if (cell.hash, seed) in done]
-        values = {run.seed: metric_value(run.scores, study.score or run.metric_for_best_model or "") for run in runs}
+        named = ((run, study.score or run.metric_for_best_model or "") for run in done[cell.hash])
+        values = {run.seed: metric_value(run.scores, name) for run, name in named}
         found[parts] = {seed: value for seed, value in values.items() if value is not None}
     return found
 

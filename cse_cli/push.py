@@ -6,7 +6,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
@@ -29,18 +31,18 @@ _LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0")
 
 @dataclass(frozen=True)
 class Upload:
-    """A model to upload.
-
-    Args:
-        seeds: Finished runs of the same experiment, one for each seed, including the run itself.
-        bibtex: References of the run.
-    """
+    """A model to upload. `seeds` are finished runs of its experiment, one for each seed, itself included."""
 
     directory: Path
     result: Result
     recipe: str
     seeds: Sequence[Result]
     bibtex: str
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The parsed recipe."""
+        return tomllib.loads(self.recipe)
 
 
 def push_model(run: str, repository: str, *, private: bool = False) -> str:
@@ -57,9 +59,8 @@ def push_model(run: str, repository: str, *, private: bool = False) -> str:
         RESULT: upload.result.model_dump_json(indent=1).encode(),
     }
     if get_token() is None:
-        raise MissingError(
-            "not logged in to the Hugging Face Hub", "run `hf auth login`, or set HF_TOKEN", code="push.not_logged_in"
-        )
+        action = "run `hf auth login`, or set HF_TOKEN"
+        raise MissingError("not logged in to the Hugging Face Hub", action, code="push.not_logged_in")
     hub, note = HfApi(), f"{upload.result.recipe}, seed {upload.result.seed}"
     operations = [CommitOperationAdd(name, content) for name, content in files.items()]
     try:
@@ -75,9 +76,8 @@ def push_model(run: str, repository: str, *, private: bool = False) -> str:
             raise MissingError(problem, action, code="push.no_access") from error
         raise MissingError(problem, "try again later", code="push.failed") from error
     except OSError as error:  # no connection, a time-out
-        raise MissingError(
-            f"the Hub at {hub.endpoint} does not respond: {error}", "try again later", code="push.no_connection"
-        ) from error
+        problem = f"the Hub at {hub.endpoint} does not respond: {error}"
+        raise MissingError(problem, "try again later", code="push.no_connection") from error
     return str(made)
 
 
@@ -90,11 +90,8 @@ def _find(run: str) -> Upload:
     found = find_run(run)
     result, folder = found.result, model_of_run(found.run_id)
     if result is None or folder is None:
-        raise CseError(
-            f"run {found.about.short} has no model on this machine",
-            "choose a finished run: cse runs ls --status finished. Trials and imported runs have no model",
-            code="push.no_model",
-        )
+        action = "choose a finished run: cse runs ls --status finished. Trials and imported runs have no model"
+        raise CseError(f"run {found.about.short} has no model on this machine", action, code="push.no_model")
     recipe = (found.about.path / RECIPE).read_text(encoding="utf-8")
     same = {one.seed: one for one in finished_results() if one.experiment == result.experiment}
     seeds = sorted({**same, result.seed: result}.values(), key=lambda one: one.seed)
@@ -103,22 +100,29 @@ def _find(run: str) -> Upload:
 
 def _card(upload: Upload, repository: str) -> str:
     if not _REPOSITORY.fullmatch(repository):
-        raise CseError(
-            f"'{repository}' is not a Hub repository ID",
-            "use owner/name, for example me/simcse-bert-base",
-            code="push.bad_repository",
-        )
-    result, name = upload.result, repository.partition("/")[2]
-    used = result.versions
+        action = "use owner/name, for example me/simcse-bert-base"
+        raise CseError(f"'{repository}' is not a Hub repository ID", action, code="push.bad_repository")
+    result, name, used = upload.result, repository.partition("/")[2], upload.result.versions
     step = result.steps if result.selected_step is None else result.selected_step
+    # Columns of the text that the data contains, in addition to the sentences.
+    read = {view.get("column", "text") for view in upload.tables.get("views", {}).values()} - {"text"}
+    given = [f"`{one}`" for one in sorted(read - upload.tables.get("data", {}).get("columns", {}).keys())]
+    pairs = f"on sentences and the {', '.join(given)} that its data gives them,"
+    rows = []
+    for evaluator, metric, data, split in _measured(upload):
+        values = [one.scores[evaluator][metric] for one in upload.seeds if metric in one.scores.get(evaluator, {})]
+        before = result.untrained.get(evaluator, {}).get(metric)
+        numbers = f"{result.scores[evaluator][metric]:.2f} | {mean_text(values)}"
+        untrained = "" if before is None else f"{before:.2f}"
+        rows.append(f"| {_joined(data, split)} | {metric} | {numbers} | {untrained} |")
     return _TEXT.format(
         metadata=_metadata(upload, name),
         name=name,
         title=result.title,
         model=result.model,
-        on=_training_text(upload),
+        on=pairs if given else "on single sentences, without labels,",
         usage=usage(repository, Prompts.read(upload.directory), native=is_native(upload.directory)),
-        rows="\n".join(_score_lines(upload)),
+        rows="\n".join(rows),
         seeds=seed_list([one.seed for one in upload.seeds]),
         seed=result.seed,
         step=f"{step} of {result.steps}",
@@ -132,87 +136,50 @@ def _card(upload: Upload, repository: str) -> str:
     )
 
 
-def _training_text(upload: Upload) -> str:
-    """Return whether the views are made of single sentences, or of pairs or triplets that the data contains."""
-    recipe = tomllib.loads(upload.recipe)
-    read = {view.get("column", "text") for view in recipe.get("views", {}).values()}
-    given = sorted(read - {"text"} - recipe.get("data", {}).get("columns", {}).keys())
-    if not given:
-        return "on single sentences, without labels,"
-    return f"on sentences and the {', '.join(f'`{name}`' for name in given)} that its data gives them,"
-
-
 def _metadata(upload: Upload, name: str) -> str:
-    """Return the metadata of the card as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    result, trained = upload.result, known(upload.result.model)
-    if trained is not None:
-        base = trained.id if trained.downloadable else None
-    else:
-        base = result.model if f"model {result.model}" in result.commits else None
+    result, about = upload.result, known(upload.result.model)
+    on_hub = about.downloadable if about is not None else f"model {result.model}" in result.commits
+    # None if the owners of the model name no license that the Hub knows. Models of this package have its own.
+    stated = "" if about is None else (about.license or "").lower()
+    own = "apache-2.0" if (PRETRAINED / result.model).is_dir() else None
     metadata = ModelCardData(
         language=result.language,
         library_name="sentence-transformers" if is_native(upload.directory) else "cse",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "cse"],
-        base_model=base,  # none if the Hub does not have it
-        license=_license(result.model),
+        base_model=(result.model if about is None else about.id) if on_hub else None,
+        license=own or (stated if stated in _LICENSES else None),
         datasets=sorted(key.removeprefix("dataset ") for key in result.commits if key.startswith("dataset ")) or None,
         model_name=name,
         eval_results=[
             EvalResult(
                 task_type="sentence-similarity",
-                dataset_type=_dataset(upload, evaluator)[0],
-                dataset_name=_data_text(upload, evaluator),
-                dataset_split=_dataset(upload, evaluator)[1] or None,
+                dataset_type=data,
+                dataset_name=_joined(data, split),
+                dataset_split=split or None,
                 metric_type=metric,
                 metric_value=round(result.scores[evaluator][metric], 2),
             )
-            for evaluator, metric in _shown_metrics(upload)
+            for evaluator, metric, data, split in _measured(upload)
         ],
     )
     return str(metadata.to_yaml())
 
 
-def _license(model: str) -> str | None:
-    """Return the Hub's identifier of the license of the trained model, or None if the owners name no such license."""
-    if (PRETRAINED / model).is_dir():
-        return "apache-2.0"  # as this package
-    about = known(model)
-    stated = "" if about is None else (about.license or "").lower()
-    return stated if stated in _LICENSES else None
+def _measured(upload: Upload) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each evaluator with its main metric, and its data set, or file without its directory, and split."""
+    for evaluator, scores in upload.result.scores.items():
+        params = upload.tables["evaluators"][evaluator]
+        metric, file = EVALUATORS[params["name"]].cls.metric, str(params.get("file", ""))
+        source = file.removeprefix(HUB) if file.startswith(HUB) else Path(file).name
+        if metric in scores:
+            yield evaluator, metric, params.get("dataset") or source or evaluator, params.get("split", "")
 
 
-def _dataset(upload: Upload, evaluator: str) -> tuple[str, str]:
-    """Return data set, or file without its directory, and split. An evaluator without one data set has its own name."""
-    params = tomllib.loads(upload.recipe)["evaluators"][evaluator]
-    file = str(params.get("file", ""))
-    source = file.removeprefix(HUB) if file.startswith(HUB) else Path(file).name
-    return params.get("dataset") or source or evaluator, params.get("split", "")
-
-
-def _data_text(upload: Upload, evaluator: str) -> str:
-    """Return "stsb/test"."""
-    return "/".join(filter(None, _dataset(upload, evaluator)))
-
-
-def _score_lines(upload: Upload) -> Iterator[str]:
-    """Yield the rows of the scores table."""
-    result = upload.result
-    for evaluator, metric in _shown_metrics(upload):
-        values = [one.scores[evaluator][metric] for one in upload.seeds if metric in one.scores.get(evaluator, {})]
-        before = result.untrained.get(evaluator, {}).get(metric)
-        untrained = "" if before is None else f"{before:.2f}"
-        own = result.scores[evaluator][metric]
-        yield f"| {_data_text(upload, evaluator)} | {metric} | {own:.2f} | {mean_text(values)} | {untrained} |"
-
-
-def _shown_metrics(upload: Upload) -> list[tuple[str, str]]:
-    """Return each evaluator with its main metric."""
-    parts = tomllib.loads(upload.recipe)["evaluators"]
-    named = [(name, EVALUATORS[parts[name]["name"]].cls.metric) for name in upload.result.scores]
-    return [(name, metric) for name, metric in named if metric in upload.result.scores[name]]
+def _joined(data: str, split: str) -> str:
+    return "/".join(filter(None, (data, split)))
 
 
 _TEXT = """---

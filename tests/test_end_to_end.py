@@ -21,7 +21,7 @@ from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results
-from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe, unrecorded
+from cse_cli.runs.record import RECIPE, RunRecord, folder_of, read_about, read_recipe
 from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
@@ -59,9 +59,9 @@ def test_two_steps(name, parts, home):
     if any(encoder.params.get("attention") == "bidirectional" for encoder in recipe.encoders.values()):
         needs("bidirectional attention of decoders")
     loaded = load(name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], dropped)
-    prepared = prepare(loaded.recipe, 5, choose("cpu"), unrecorded())
+    prepared = prepare(loaded.recipe, 5, choose("cpu"), RunRecord("unrecorded", None))
     (home / "runs" / "one").mkdir(parents=True)
-    trainer = Trainer(prepared, home / "runs" / "one", unrecorded())
+    trainer = Trainer(prepared, home / "runs" / "one", RunRecord("unrecorded", None))
     before = [weight.clone() for weight in trainer.method.parameters()]
 
     trainer.run()

@@ -30,7 +30,7 @@ from benchmarks.gpu.document import write
 from cse_cli.core.devices import choose
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
-from cse_cli.runs.record import unrecorded
+from cse_cli.runs.record import RunRecord
 from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 from registry.resources.models import quiet_transformers
@@ -72,7 +72,11 @@ def losses(name: str, made: Small, device: str, double: bool = False, draw: int 
     changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.eval_on_start=false"]
     recipe = load(name, changed, dropped)
     with tempfile.TemporaryDirectory() as folder, _exact(), _drawn_on_the_cpu():
-        trainer = Trainer(prepare(recipe.recipe, 0, choose(device, "fp32"), unrecorded()), Path(folder), unrecorded())
+        trainer = Trainer(
+            prepare(recipe.recipe, 0, choose(device, "fp32"), RunRecord("unrecorded", None)),
+            Path(folder),
+            RunRecord("unrecorded", None),
+        )
         if double:
             trainer.method.double()
         trainer.method.train()

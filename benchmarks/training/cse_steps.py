@@ -15,7 +15,7 @@ from benchmarks.training.material import Setting
 from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
-from cse_cli.runs.record import unrecorded
+from cse_cli.runs.record import RunRecord
 from cse_cli.training.build import prepare
 from cse_cli.training.trainer import Trainer
 
@@ -53,9 +53,12 @@ class CseSteps:
         loaded = _recipe(setting, recipe, total)
         self._folder = tempfile.TemporaryDirectory()
         prepared = prepare(
-            loaded.recipe, setting.seed, choose(setting.device, loaded.recipe.train.precision), unrecorded()
+            loaded.recipe,
+            setting.seed,
+            choose(setting.device, loaded.recipe.train.precision),
+            RunRecord("unrecorded", None),
         )
-        self.trainer = Trainer(prepared, Path(self._folder.name), unrecorded())
+        self.trainer = Trainer(prepared, Path(self._folder.name), RunRecord("unrecorded", None))
         self.trainer.method.train()
         self.device = prepared.compute.device
         torch.manual_seed(setting.seed)

@@ -97,12 +97,12 @@ def _packages() -> Iterator[Check]:
 def _runs() -> Iterator[Check]:
     from cse_cli.runs.index import STATES, read_index
 
-    index = read_index()
-    counts = Counter(run.state for run in index.runs)
+    runs, damaged = read_index()
+    counts = Counter(run.state for run in runs)
     yield Check("runs", "ok", ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "none yet")
-    for run_id, why in index.damaged.items():
+    for run_id, why in damaged.items():
         yield Check(f"run {run_id[:8]}", "problem", why)
-    for run in index.runs:
+    for run in runs:
         if run.unreadable:
             yield Check(f"run {run.about.short}", "problem", run.unreadable)
         elif run.damaged:

@@ -69,7 +69,7 @@ def show(
     from cse_cli.runs.details import show_details
     from cse_cli.runs.index import find_run
 
-    show_details(find_run(run).run_id, everything=all_, json_=json_)
+    show_details(find_run(run), everything=all_, json_=json_)
 
 
 def stop(
@@ -79,7 +79,7 @@ def stop(
 ) -> None:
     """Stop running runs on any machine that shares the state directory. You can resume them."""
     from cse_cli.core.console import write_json
-    from cse_cli.runs.stop import request_stop, wait_until_stopped
+    from cse_cli.runs.control import request_stop, wait_until_stopped
 
     requested = request_stop(runs)
     states = []
@@ -122,8 +122,8 @@ def rm(
 
     from cse_cli.core.console import write_json
     from cse_cli.core.formatting import counted
+    from cse_cli.runs.control import find_removable, remove
     from cse_cli.runs.listing import select_runs
-    from cse_cli.runs.removal import find_removable, remove
 
     if (how := bool(runs) + (recipe is not None or status is not None) + all_) != 1:
         fault = "no run is named" if how == 0 else "names, --recipe or --status, and --all exclude each other"

@@ -17,17 +17,10 @@ _LOG_LINES = 12
 
 
 class Child:
-    """Process of one run. Its output goes to the log of the run.
+    """Process of one run, which `processes` may share. Its output goes to the log of the run.
 
-    It is a command, so that it does not inherit the state of this process. It leads a session, so that Ctrl-C in the
-    terminal does not reach it.
-
-    Args:
-        run_id: ID of the run.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        environment: Complete environment of the process.
-        processes: Number of processes that share the run.
-        folder: Working directory. Default: that of this process.
+    It is a command with its whole `environment`, so that it does not inherit the state of this process. It leads a
+    session, so that Ctrl-C in the terminal does not reach it.
     """
 
     def __init__(

@@ -24,11 +24,7 @@ from registry.errors import CseError, MissingError, install_command
 
 
 class Cluster:
-    """A Ray cluster, of which this process is a driver until `close`.
-
-    Raises:
-        CseError: If Ray is not installed, no cluster responds, or no node is large enough for a run.
-    """
+    """A Ray cluster, of which this process is a driver until `close`."""
 
     def __init__(self, placement: Placement) -> None:
         address, count, device = placement.cluster or "auto", placement.processes, placement.device
@@ -72,7 +68,6 @@ class Cluster:
         self._task = ray.remote(_execute).options(**needs, max_retries=0, runtime_env=environment)
 
     def _fitting(self) -> int:
-        """Return the number of runs that fit on the nodes."""
         nodes = [node["Resources"].get(self._resource, 0) for node in self._ray.nodes() if node["Alive"]]
         return sum(int(number // self._each) for number in nodes)
 

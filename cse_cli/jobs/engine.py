@@ -86,11 +86,9 @@ class Engine:
             device = next((one for one in devices if used.count(one) < devices.count(one)), devices[0])
             file = folder_of(claimed.run_id) / FILE
             position = file.stat().st_size if file.exists() else 0
-            process = self._spawn(claimed.run_id, device)
+            followed = self._spawn(claimed.run_id, device), position, time.monotonic()
             is_trial = read_about(claimed.run_id).trial is not None
-            self._active[claimed.run_id] = _Active(
-                claimed, listener, device, process, position, time.monotonic(), is_trial
-            )
+            self._active[claimed.run_id] = _Active(claimed, listener, device, *followed, is_trial)
             return
         if self._has_run:
             free_memory()
@@ -134,7 +132,6 @@ class Engine:
                 self._lose(active, f"was killed: no progress report for {self._placement.stall_timeout:,.0f} s")
 
     def _end(self, active: _Active, code: int) -> None:
-        """Take the end of a run whose process has exited."""
         run = read_run(active.claimed.run_id)
         if code == BUSY:
             self._settle(active, BusyError(run))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from cse_cli.core.devices import choose
@@ -16,9 +17,9 @@ from cse_cli.data.identity import Known, identify, identify_known, plugin_poolin
 from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
-from cse_cli.recipe.schema import train_entries
+from cse_cli.recipe.schema import Recipe, train_entries
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.runs.claim import Busy, BusyError, Claim, claim, claim_run
+from cse_cli.runs.claim import Claimed, claim, claim_run
 from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import About, read_about
 from cse_cli.training.recording import model_of
@@ -28,23 +29,21 @@ from registry.machinery.core import POOLINGS
 from registry.resources import hub
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Job:
     """A requested run.
 
     Args:
-        loaded: Recipe and its origin.
-        seed: Seed of initialization, dropout and order.
         resume: ID of the run to resume, or None for the run that the claim finds or creates.
         again: Whether to train again although the same run is finished.
         study: Cell of a study that the run fills.
         search: Name of the search whose trial the run is.
-        trial: Number of the trial.
         confirms: Name of the search whose best values the run verifies.
         parent: ID of the recorded run that it belongs to, such as the record of a search.
         run_name: Display name instead of recipe and seed.
-        tags: Tags of the user.
         group: Group of the run. Default: the recipe's family.
+        seeds: Seeds of the experiment that the command starts together.
+        shown_as: Name on the screen, if it is not that of the run.
     """
 
     loaded: LoadedRecipe
@@ -59,47 +58,70 @@ class Job:
     run_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
+    seeds: tuple[int, ...] = ()
+    shown_as: str = ""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return self.loaded.recipe
 
     @property
     def name(self) -> str:
         """Display name of the run."""
         return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
-    def claim(
-        self, device: str | None = None, progress: DownloadProgress = lambda *_: None, seeds: Sequence[int] = ()
-    ) -> Claim:
-        """Claim the run, after the download of what it needs and this machine lacks.
+    @property
+    def label(self) -> str:
+        """Name on the screen."""
+        return self.shown_as or self.name
 
-        Args:
-            device: Device of the run, or None if another machine executes it.
-            progress: Receiver of the downloaded bytes.
-            seeds: Seeds of the experiment that the command starts together.
+    @cached_property
+    def known(self) -> Known:
+        """Identity of the experiment, as far as it was known on this machine when it was first read."""
+        return identify_known(self.recipe)
 
-        Raises:
-            CseError: If the device does not support the precision, or the experiment of the run to resume has changed.
-            BusyError: If another process executes the run to resume.
-            MissingError: If a requirement cannot be downloaded.
+    def same(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
+        """Return the records of this run, newest first. With `resume` that is the named run."""
+        if self.resume is not None:
+            return [run for run in recorded if run.run_id == self.resume]
+        found = ((run, run.about) for run in recorded if run.about.is_result and run.about.seed == self.seed)
+        return [run for run, of in found if of.identity is not None and not self.known.differences(of.identity)]
+
+    def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
+        """Return the result of the run, or None if it is not finished."""
+        return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
+
+    def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
+        """Return the differences to a finished run with the same settings and seed, or an empty list."""
+        for run in recorded:
+            identity = run.about.identity if run.is_result and run.about.seed == self.seed else None
+            if identity is not None and identity.settings == self.known.settings:
+                return self.known.differences(identity)
+        return []
+
+    def claim(self, device: str | None = None, progress: DownloadProgress = lambda *_: None) -> Claimed | RecordedRun:
+        """Claim the run, or return it if it is finished, after the download of what it needs and this machine lacks.
+
+        Without a `device`, another machine executes the run.
         """
-        recipe = self.loaded.recipe
         if self.resume is not None:
             about = read_about(self.resume)
             with hub.pinned(about.commits):
-                fetch(requirements(recipe.wiring()), progress)
-                changed = [] if about.identity is None else about.identity.differences(identify(recipe))
+                fetch(requirements(self.recipe.wiring()), progress)
+                changed = [] if about.identity is None else about.identity.differences(identify(self.recipe))
             if changed:
                 raise experiment_changed(about, map(str, changed))
-            claimed = claim_run(self.resume)
-            if isinstance(claimed, Busy):
-                raise BusyError(claimed.run)
-            return claimed
-        fetch(requirements(recipe.wiring()), progress)
-        precision = "" if device is None else choose(device, recipe.train.precision).precision
+            return claim_run(self.resume)
+        fetch(requirements(self.recipe.wiring()), progress)
+        precision = "" if device is None else choose(device, self.recipe.train.precision).precision
         hub.forget()
-        return claim(self.about(identify(recipe), precision), recipe.resolved(), seeds=seeds, again=self.again)
+        about = self.about(identify(self.recipe), precision)
+        return claim(about, self.recipe.resolved(), seeds=self.seeds, again=self.again)
 
     def about(self, identity: Identity | None, precision: str = "") -> About:
         """Return the description of a new run, or of a search, which has no identity and no precision."""
-        loaded, recipe = self.loaded, self.loaded.recipe.wiring()
+        loaded, recipe = self.loaded, self.recipe.wiring()
         entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
         named = [(entry.kind, entry.name) for entry in entries]
         named += [(POOLINGS.kind, pooling.name) for pooling in plugin_poolings(recipe)]
@@ -142,68 +164,20 @@ def family(name: str, language: str) -> str:
     return f"{before}_{language}" if found else name
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Run to execute.
-
-    Args:
-        known: Identity of its experiment, as far as it is known on this machine.
-        seeds: Seeds of its experiment that the command starts together.
-    """
-
-    job: Job
-    known: Known
-    seeds: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Experiment, as far as it is known, and seed: tasks with the same key are the same run."""
-        return self.known.model_dump_json(), self.job.seed
-
-    def same(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
-        """Return the records of this run, newest first. With `--resume` that is the named run."""
-        if self.job.resume is not None:
-            return [run for run in recorded if run.run_id == self.job.resume]
-        return [
-            run
-            for run in recorded
-            if run.about.identity is not None
-            and run.about.is_result
-            and run.about.seed == self.job.seed
-            and not self.known.differences(run.about.identity)
-        ]
-
-    def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
-        """Return the result of the run, or None if it is not finished."""
-        return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
-
-    def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
-        """Return the differences to a finished run with the same settings and seed, or an empty list."""
-        for run in recorded:
-            identity = run.about.identity if run.is_result and run.about.seed == self.job.seed else None
-            if identity is not None and identity.settings == self.known.settings:
-                return self.known.differences(identity)
-        return []
-
-
-def make_tasks(jobs: Sequence[Job]) -> list[Task]:
-    """Return one task per experiment and seed, with the seeds of its experiment."""
-    tasks: dict[tuple[str, int], Task] = {}
+def distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Return one job per experiment and seed, with the seeds of its experiment."""
+    different: dict[tuple[str, int], Job] = {}
     for job in jobs:
-        task = Task(job, identify_known(job.loaded.recipe))
-        tasks.setdefault(task.key, task)
-    return planned(list(tasks.values()))
-
-
-def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Task, Result]:
-    """Return the results of finished tasks. With `--again` no task is finished."""
-    found = ((task, task.result(recorded)) for task in tasks if not task.job.again)
-    return {task: result for task, result in found if result is not None}
-
-
-def planned(tasks: Sequence[Task]) -> list[Task]:
-    """Return tasks with the seeds of their experiment, which the claim of the first one records as a plan."""
+        different.setdefault((job.known.model_dump_json(), job.seed), job)
     seeds = defaultdict[str, list[int]](list)
-    for task in tasks:
-        seeds[task.key[0]].append(task.job.seed)
-    return [replace(task, seeds=tuple(seeds[task.key[0]])) for task in tasks]
+    for experiment, seed in different:
+        seeds[experiment].append(seed)
+    for (experiment, _), job in different.items():
+        job.seeds = tuple(seeds[experiment])  # the claim of the first one records them as a plan
+    return list(different.values())
+
+
+def finished(jobs: Iterable[Job], recorded: Sequence[RecordedRun]) -> dict[Job, Result]:
+    """Return the results of finished jobs. With `again` no job is finished."""
+    found = ((job, job.result(recorded)) for job in jobs if not job.again)
+    return {job: result for job, result in found if result is not None}

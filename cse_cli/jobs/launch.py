@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import sleep
 from typing import TypeGuard
@@ -21,7 +21,7 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, download_size, fetch
 from cse_cli.data.sources import open_text
 from cse_cli.jobs.engine import Engine, release
-from cse_cli.jobs.job import Job, Task, finished, make_tasks
+from cse_cli.jobs.job import Job, distinct, finished
 from cse_cli.jobs.request import Placement, RunRequest, choose_placement, options_of, place_runs
 from cse_cli.jobs.screen import (
     RunScreen,
@@ -47,7 +47,7 @@ from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.claim import Busy, BusyError, Claimed, Done
+from cse_cli.runs.claim import BusyError, Claimed
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.record import RunRecord, delete_checkpoints, read_about
@@ -80,118 +80,91 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
     of a full disk or a state directory that cannot be written.
     """
     require_home()
-    tasks = make_tasks(jobs)
-    with RunsScreen(several=len(tasks) > 1, command=request.command, quiet=request.quiet) as screen:
-        _show_notes(jobs, screen)
+    different = distinct(jobs)
+    with RunsScreen(several=len(different) > 1, command=request.command, quiet=request.quiet) as screen:
+        screen.advise(_notes(jobs))
         _download([job.loaded for job in jobs], screen, jobs[0].resume)
-        ends: dict[Task, Result | CseError] = {**finished(tasks, all_runs())}
-        for task, result in ends.items():
+        ends: dict[Job, Result | CseError] = {**finished(different, all_runs())}
+        for job, result in ends.items():
             if isinstance(result, Result):
-                screen.skip(task.job.name, result)
+                screen.skip(job, result)
         if ends and request.name is not None:
             screen.advise(["note: --name has no effect on finished runs"])
-        left = {task: task.job.name for task in tasks if task not in ends}
-        ends |= _execute(left, placement, screen)[0]
-    if len(tasks) == 1 and isinstance(error := ends[tasks[0]], CseError):
+        ends |= _execute([job for job in different if job not in ends], placement, screen)[0]
+    if len(different) == 1 and isinstance(error := ends[different[0]], CseError):
         raise error
-    return [ends[task] for task in tasks]
+    return [ends[job] for job in different]
 
 
-def _execute(
-    labels: Mapping[Task, str], placement: Placement, screen: RunsScreen
-) -> tuple[dict[Task, Result | CseError], int]:
-    """Execute tasks, and return the result or error of each, and the number of runs that this process executed.
+def _execute(jobs: Sequence[Job], placement: Placement, screen: RunsScreen) -> tuple[dict[Job, Result | CseError], int]:
+    """Execute jobs, and return the result or error of each, and the number of runs that this process executed.
 
     A run that fails does not stop the others. Parallel runs begin with the longest, so that the last ones end at about
     the same time.
     """
-    if not labels:
-        return {}, 0
-    _make_columns([task.job.loaded.recipe for task in labels], placement, screen)
-    ends: dict[Task, Result | CseError] = {}
-    begun: set[Task] = set()
-    screen.expect(len(labels))
+    ends: dict[Job, Result | CseError] = {}
+    if not jobs:
+        return ends, 0
+    _make_columns([job.recipe for job in jobs], placement, screen)
     with Engine(placement) as engine:
         alone = engine.slots == 1
-
-        def begin(task: Task, run_id: str) -> Listener:
-            begun.add(task)
-            return screen.begin(labels[task], run_id, task.job.loaded.recipe.title, alone=alone)
-
-        def wait_for(task: Task, run: RecordedRun) -> None:
-            screen.wait_for(labels[task], run.about.short, run.host)
-
-        tasks = list(labels) if alone else sorted(labels, key=_length, reverse=True)
-        for task, end in run_tasks(tasks, engine, begin, wait_for):
+        screen.expect(len(jobs), alone=alone)
+        for job, end in run_each(jobs if alone else sorted(jobs, key=_length, reverse=True), engine, screen):
             if isinstance(end, TrackingError | DiskError):
                 raise end
-            ends[task] = end
-            screen.end(labels[task], end)
-    for end in ends.values():
-        if isinstance(end, Result):
-            draw_figures(end)
-    return ends, len(begun & {task for task, end in ends.items() if isinstance(end, Result)})
+            ends[job] = end
+            screen.end(job, end)
+    results = {job: end for job, end in ends.items() if isinstance(end, Result)}
+    for result in results.values():
+        draw_figures(result)
+    return ends, len(screen.begun & results.keys())
 
 
-def run_tasks(
-    tasks: Sequence[Task],
-    engine: Engine,
-    begin: Callable[[Task, str], Listener],
-    wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
-) -> Iterator[tuple[Task, Result | CseError]]:
-    """Execute tasks and yield the result or error of each. No task is executed twice.
+def run_each(jobs: Iterable[Job], engine: Engine, screen: RunScreen) -> Iterator[tuple[Job, Result | CseError]]:
+    """Execute jobs in their order, and yield the result or error of each. An unknown exception is raised.
 
-    An exception of a run that is not a `CseError` is raised.
-
-    Other processes may execute the same tasks. For example, the jobs of a Slurm array may start one command on a shared
+    Other processes may execute the same jobs. For example, the jobs of a Slurm array may start one command on a shared
     disk. Each process takes the next run that no other one holds, and finally waits for the runs of the others.
-
-    Args:
-        tasks: Tasks in the order in which they start.
-        engine: Engine that executes the runs.
-        begin: Called when a run starts, with its ID. Returns the receiver of its events.
-        wait_for: Called once for each task of another process, when no other task is left.
     """
-    left, running, awaited = list(tasks), dict[str, tuple[Task, Listener]](), set[Task]()
-    busy: dict[Task, RecordedRun] = {}
+    left, running, awaited = list(jobs), dict[str, tuple[Job, Listener]](), set[Job]()
+    busy: dict[Job, RecordedRun] = {}
     while left or running:
         while left and len(running) < engine.slots:
             done = finished(left, all_runs())
             yield from done.items()
-            left = [task for task in left if task not in done]
-            busy, task = {}, None
-            for task in left:
+            left, busy = [job for job in left if job not in done], {}
+            for job in left:
                 try:
-                    claim = task.job.claim(engine.device, seeds=task.seeds)
+                    claim = job.claim(engine.device)
                 except CseError as error:
-                    yield task, error
+                    if isinstance(error, BusyError) and job.resume is None:
+                        busy[job] = error.run
+                        continue
+                    yield job, error
                     break
-                if isinstance(claim, Busy):
-                    busy[task] = claim.run
-                    continue
                 if isinstance(claim, Claimed):
-                    running[claim.run_id] = task, begin(task, claim.run_id)
+                    running[claim.run_id] = job, screen.begin(job, claim.run_id)
                     engine.start(claim, running[claim.run_id][1])
-                elif claim.run.result is not None:
-                    yield task, claim.run.result
+                elif claim.result is not None:
+                    yield job, claim.result
                 break
             else:
                 break
-            left.remove(task)
+            left.remove(job)
         if not running:
-            for task in [task for task in busy if task not in awaited]:
-                awaited.add(task)
-                wait_for(task, busy[task])
+            for job in [job for job in busy if job not in awaited]:
+                awaited.add(job)
+                screen.wait_for(job, busy[job])
             sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
         for run_id, end in engine.ended():
-            task, listener = running.pop(run_id)
-            if isinstance(end, BusyError) and task.job.resume is None:
-                left.append(task)
-            elif task.job.resume is None and lacks_checkpoint(end, run_id):
+            job, listener = running.pop(run_id)
+            if isinstance(end, BusyError) and job.resume is None:
+                left.append(job)
+            elif job.resume is None and lacks_checkpoint(end, run_id):
                 listener("warning", {"text": f"run {run_id[:8]} starts again from its first step: {end.message}"})
-                left.append(task)
+                left.append(job)
             elif isinstance(end, Result | CseError):
-                yield task, end
+                yield job, end
             else:
                 raise end
 
@@ -204,9 +177,9 @@ def lacks_checkpoint(end: object, run_id: str) -> TypeGuard[CseError]:
     return True
 
 
-def _length(task: Task) -> float:
+def _length(job: Job) -> float:
     """Return the approximate number of tokens of a run, which is infinite without a number of steps."""
-    recipe = task.job.loaded.recipe
+    recipe = job.recipe
     steps = math.inf if recipe.train.steps is None else recipe.train.steps
     return steps * recipe.train.batch_size * recipe.data.max_length
 
@@ -243,8 +216,7 @@ def _make_columns(recipes: Iterable[Recipe], placement: Placement, screen: Scree
         return
     making = Making(worker_devices(placement.device, placement.workers), screen.preparing, screen.warned)
     with_columns = [recipe for recipe in recipes if recipe.data.columns and recipe.train.steps != 0]
-    different = {to_json(recipe.resolved()["data"]): recipe for recipe in with_columns}.values()
-    failed: list[CseError] = []
+    different, failed = {to_json(recipe.resolved()["data"]): recipe for recipe in with_columns}.values(), []
     for recipe in different:
         try:
             open_text(recipe.data, columns_read(recipe), making)
@@ -254,20 +226,20 @@ def _make_columns(recipes: Iterable[Recipe], placement: Placement, screen: Scree
         raise failed[0]
 
 
-def _show_notes(jobs: Sequence[Job], screen: Screen) -> None:
-    screen.advise([f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)])
+def _notes(jobs: Sequence[Job]) -> list[str]:
+    return [f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)]
 
 
 def _preview(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
     """Build and read everything that jobs need, print what would run and where, and return the exit code."""
     previews, code = [], 0
     with RunScreen() as screen:
-        _show_notes(jobs, screen)
+        screen.advise(_notes(jobs))
         for job in jobs:
             try:
                 with part_errors():
-                    compute = choose(device, job.loaded.recipe.train.precision)
-                    prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord("unrecorded", None, screen.show))
+                    compute = choose(device, job.recipe.train.precision)
+                    prepared = prepare(job.recipe, job.seed, compute, RunRecord("unrecorded", None, screen.show))
                 previews.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
@@ -282,7 +254,6 @@ def _preview(jobs: Sequence[Job], placement: Placement, device: str, *, as_json:
 
 
 def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -> None:
-    """Print results on stdout and the next commands on stderr."""
     if request.as_json:
         write_json({"results": [result.model_dump(mode="json") for result in results]})
     elif results:
@@ -307,9 +278,9 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             return _preview(request.jobs(), Placement(), request.device, as_json=request.as_json)
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
-            tasks = run_on_rank0(lambda: _checked_tasks(request))
+            jobs, done = run_on_rank0(lambda: _checked_jobs(request))
             with RunScreen(quiet=request.quiet) as screen:
-                results = [_run_together(task, request, screen) if done is None else done for task, done in tasks]
+                results = [done.get(job) or _run_together(job, request, screen) for job in jobs]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_EXIT_SECONDS)  # the first process prints the error, and torchrun then ends this one
@@ -318,48 +289,41 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             print_error(error)
         return error.exit_code
     if here.rank == 0:
-        _show([task.job for task, _ in tasks], results, request)
+        _show(jobs, results, request)
     return 0
 
 
-def _run_together(task: Task, request: RunRequest, screen: RunScreen) -> Result:
-    """Claim a run on rank 0, and execute it on every rank."""
+def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
     held: list[Claimed] = []
 
     def take() -> str | Result:
-        claim = task.job.claim(request.device, screen.downloading, task.seeds)
-        if isinstance(claim, Busy):
-            raise BusyError(claim.run)
-        if isinstance(claim, Done):
-            assert claim.run.result is not None
-            return claim.run.result
-        held.append(claim)
-        return claim.run_id
+        claim = job.claim(request.device, screen.downloading)
+        if isinstance(claim, Claimed):
+            held.append(claim)
+            return claim.run_id
+        assert claim.result is not None
+        return claim.result
 
     taken = run_on_rank0(take)
     if isinstance(taken, Result):
         return taken
     try:
-        return train(taken, request.device, screen.listen(taken, task.job.loaded.recipe.title) if held else None)
+        return train(taken, request.device, screen.begin(job, taken) if held else None)
     finally:
         for claim in held:
             release(claim)
 
 
-def _checked_tasks(request: RunRequest) -> list[tuple[Task, Result | None]]:
-    """Return the tasks of a request, each with its result if it is finished."""
+def _checked_jobs(request: RunRequest) -> tuple[list[Job], dict[Job, Result]]:
     for name in request.recipes:
         if find_study(name) is not None:
-            raise CseError(
-                f"'{name}' is a study, which cannot share runs among the processes of torchrun",
-                "run it without torchrun, with --workers for parallel runs",
-                code="jobs.study_under_torchrun",
-            )
+            message = f"'{name}' is a study, which cannot share runs among the processes of torchrun"
+            action = "run it without torchrun, with --workers for parallel runs"
+            raise CseError(message, action, code="jobs.study_under_torchrun")
     jobs = request.jobs()
     choose_placement(jobs, request)
-    tasks = make_tasks(jobs)
-    done = finished((task for task in tasks if not task.known.unknown), all_runs())
-    return [(task, done.get(task)) for task in tasks]
+    different = distinct(jobs)
+    return different, finished((job for job in different if not job.known.unknown), all_runs())
 
 
 # Studies.
@@ -369,23 +333,13 @@ def run_studies(request: RunRequest) -> int:
     """Run studies one after the other, or print what would run, and return the exit code."""
     recipes = [name for name in request.recipes if find_study(name) is None]
     if recipes:
-        raise CseError(
-            f"'{recipes[0]}' is not a study and cannot be combined with studies",
-            f"run it separately: cse run {recipes[0]}",
-            code="jobs.recipes_and_studies",
-        )
-    if request.processes is not None:
-        raise CseError(
-            "--processes cannot be combined with a study",
-            "use --workers 2 for two runs in parallel",
-            code="jobs.option_of_single_runs",
-        )
-    if request.resume is not None:
-        raise CseError(
-            "--resume cannot be combined with a study",
-            "omit --resume: a study resumes its runs automatically",
-            code="jobs.option_of_single_runs",
-        )
+        message = f"'{recipes[0]}' is not a study and cannot be combined with studies"
+        raise CseError(message, f"run it separately: cse run {recipes[0]}", code="jobs.recipes_and_studies")
+    if request.processes is not None or request.resume is not None:
+        option, action = "--processes", "use --workers 2 for two runs in parallel"
+        if request.resume is not None:
+            option, action = "--resume", "omit --resume: a study resumes its runs automatically"
+        raise CseError(f"{option} cannot be combined with a study", action, code="jobs.option_of_single_runs")
     plans = [plan_study(name, request) for name in request.recipes]
     if request.dry_run:
         places = [place_runs(plan.left, request).describe() for plan in plans]
@@ -396,29 +350,24 @@ def run_studies(request: RunRequest) -> int:
         choose(request.device)
     outcomes = []
     for plan in plans:
-        if plan.tuning is None:
-            outcomes.append(run_study(plan, request))
-        else:  # the trials first, and then the rows with the settings that they choose
-            trials = run_study(plan.tuning.plan, request, "trial")
-            rows = plan_study(plan.name, request, undecided=False)
-            outcomes.append(replace(run_study(rows, request), trials=trials))
+        trials = None
+        if plan.trials is not None:  # the trials first, and then the rows with the settings that they choose
+            trials = run_study(plan.trials, request, "trial")
+            plan = plan_study(plan.name, request, undecided=False)
+        outcomes.append(replace(run_study(plan, request), trials=trials))
     if request.as_json:
         write_outcomes(outcomes)
     else:
         print_outcomes(outcomes, quiet=request.quiet or request.fast_dev_run)
-    failures = [outcome.failures or (outcome.trials and outcome.trials.failures) for outcome in outcomes]
-    return int(any(failures))
+    return int(any(outcome.failures or (outcome.trials and outcome.trials.failures) for outcome in outcomes))
 
 
 def run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:
     """Execute the runs of a plan that are not finished, and return all results and failures."""
-    runs = {run.task: run for run in plan.open}
     with RunsScreen(several=True, command=request.command, quiet=request.quiet) as screen:
         for line in plan_lines(plan, cells):
             screen.write(line)
-        _download((task.job.loaded for task in runs), screen)
-        labels = {task: run.label for task, run in runs.items()}
-        placement = place_runs(len(runs), request)
-        ends, ran = _execute(labels, placement, screen)
-    failures = {runs[task]: end for task, end in ends.items() if isinstance(end, CseError)}
+        _download((job.loaded for job in plan.open), screen)
+        ends, ran = _execute(plan.open, place_runs(len(plan.open), request), screen)
+    failures = {job: end for job, end in ends.items() if isinstance(end, CseError)}
     return StudyOutcome(plan, plan.results(), ran, failures)

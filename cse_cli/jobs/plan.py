@@ -30,7 +30,7 @@ from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, availability
 from cse_cli.data.sources import find_parts, open_text
 from cse_cli.evaluation.evaluate import evaluate
-from cse_cli.jobs.job import finished, make_tasks
+from cse_cli.jobs.job import distinct, finished
 from cse_cli.jobs.request import RunRequest, choose_placement, place_runs
 from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.requirements import requirements
@@ -66,10 +66,8 @@ A100 = 5e12
 class Measured:
     """Measured parts of a run. Times are in seconds, sizes in bytes.
 
-    Args:
-        rows: Number of rows of the text.
-        dev: Time of an evaluation that selects the best checkpoint, 0 without selection.
-        evaluation: Time of an evaluation with all evaluators, without the parts in `unmeasured`.
+    `dev` is the time of an evaluation that selects the best checkpoint, 0 without selection. `evaluation` is that with
+    all evaluators, without the parts in `unmeasured`.
     """
 
     rows: int
@@ -119,32 +117,33 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> dict[str, Any]:
     """
     if find_study(name) is None:
         jobs = request.jobs_of([name])
-        tasks, placement = make_tasks(jobs), choose_placement(jobs, request)
-        title, seeds = f"{jobs[0].loaded.name} · {jobs[0].loaded.recipe.title}", [job.seed for job in jobs]
+        placement = choose_placement(jobs, request)
+        title, seeds = f"{jobs[0].loaded.name} · {jobs[0].recipe.title}", [job.seed for job in jobs]
     else:
         study = plan_study(name, request)
-        tasks, placement = study.tasks, place_runs(study.left, request)
+        jobs, placement = study.jobs, place_runs(study.left, request)
         title, seeds = f"{study.study.name} · {study.study.title}", list(study.seeds)
-    done = finished(tasks, all_runs())
-    left = [task for task in tasks if task not in done]
-    different = {shape(task.job.loaded.recipe): task.job for task in left}
-    found = availabilities(job.loaded.recipe for job in different.values())
+    jobs = distinct(jobs)
+    done = finished(jobs, all_runs())
+    left = [job for job in jobs if job not in done]
+    different = {shape(job.recipe): job for job in left}
+    found = availabilities(job.recipe for job in different.values())
     fetchable = [one for one in found if one.state == "fetchable"]
     slots = max(1, len(placement.devices))
     measured, rough = dict[str, Measured](), dict[str, tuple[float, float]]()
     try:
         choose(request.device)
-        is_here = all(one.state == "here" for one in found) and not any(task.known.unknown for task in left)
+        is_here = all(one.state == "here" for one in found) and not any(job.known.unknown for job in left)
     except CseError as error:
         if error.code != "core.no_device":
             raise
         is_here = False  # an estimate for another machine
     for key, job in different.items() if is_here else ():
         screen.preparing(f"measuring steps and evaluations of {job.loaded.name}")
-        measured[key] = measure(job.loaded.recipe, job.seed, request.device, slots, placement.processes)
-    runs = [(task.job.loaded.recipe, measured[shape(task.job.loaded.recipe)]) for task in left if measured]
+        measured[key] = measure(job.recipe, job.seed, request.device, slots, placement.processes)
+    runs = [(job.recipe, measured[shape(job.recipe)]) for job in left if measured]
     counts = [steps_of(recipe, one.rows) for recipe, one in runs]
-    guessed = [] if measured else [operations(task.job.loaded.recipe) for task in left]
+    guessed = [] if measured else [operations(job.recipe) for job in left]
     if known := [one for one in guessed if one is not None]:
         counts = [steps for steps, _ in known]
     if known and len(known) == len(left):

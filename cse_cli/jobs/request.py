@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,8 +74,7 @@ class RunRequest:
         words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
         words += [word for row in self.rows for word in ("--row", row)]
         words += [word for tag in self.tags for word in ("--tag", tag)]
-        flags = {"--fast-dev-run": self.fast_dev_run}
-        words += [flag for flag, given in flags.items() if given]
+        words += ["--fast-dev-run"] if self.fast_dev_run else []
         return shlex.join([*words, "--again"] if self.again else words)
 
     def jobs(self) -> list[Job]:
@@ -86,13 +86,11 @@ class RunRequest:
     def jobs_of(self, recipes: Sequence[str]) -> list[Job]:
         """Return one job per seed of some recipes."""
         if not recipes:
-            raise CseError(
-                "no recipe given", "name one: cse run quickstart. List all: cse list recipes", code="jobs.no_recipe"
-            )
+            action = "name one: cse run quickstart. List all: cse list recipes"
+            raise CseError("no recipe given", action, code="jobs.no_recipe")
         if self.rows:
-            raise CseError(
-                f"--row names a row of a study, and '{recipes[0]}' is a recipe", "omit --row", code="jobs.row_of_recipe"
-            )
+            message = f"--row names a row of a study, and '{recipes[0]}' is a recipe"
+            raise CseError(message, "omit --row", code="jobs.row_of_recipe")
         seeds: Sequence[int | None] = self.seed_list() or [None]
         jobs = [self._job(recipe, seed) for recipe in recipes for seed in seeds]
         return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
@@ -105,15 +103,12 @@ class RunRequest:
 
     def seed_list(self) -> list[int]:
         """Return the requested seeds, or an empty list for the recipe's own."""
-        if self.seed is not None and self.seeds is not None:
-            raise CseError(
-                "--seed cannot be combined with --seeds",
-                "use --seed 7 for one run, or --seeds 3 for seeds 0, 1 and 2",
-                code="jobs.exclusive_options",
-            )
-        if self.seeds is not None:
-            return parse_seeds(self.seeds)
-        return [] if self.seed is None else [self.seed]
+        if self.seeds is None:
+            return [] if self.seed is None else [self.seed]
+        if self.seed is not None:
+            action = "use --seed 7 for one run, or --seeds 3 for seeds 0, 1 and 2"
+            raise CseError("--seed cannot be combined with --seeds", action, code="jobs.exclusive_options")
+        return parse_seeds(self.seeds)
 
     def _job(self, recipe: str, seed: int | None, first: Sequence[Override] = ()) -> Job:
         """Return a job. A seed of the command line replaces the recipe's own, so that the record repeats the run."""
@@ -124,22 +119,18 @@ class RunRequest:
         return Job(loaded, loaded.recipe.train.seed)
 
     def _resumed(self, run: RecordedRun) -> Job:
-        if len(self.recipes) > 1 or self.seeds is not None:
-            raise CseError(
-                "--resume takes one run", "omit --seeds, and name at most one recipe", code="jobs.resume_several"
-            )
         about = run.about
+        if len(self.recipes) > 1 or self.seeds is not None:
+            action = "omit --seeds, and name at most one recipe"
+            raise CseError("--resume takes one run", action, code="jobs.resume_several")
         if run.end == "pruned":
-            raise CseError(
-                f"cannot resume run {about.short} ({about.name}): it was pruned ({run.reason})",
-                f"start a new run: cse run {about.recipe}",
-                code="jobs.resume_pruned",
-            )
+            message = f"cannot resume run {about.short} ({about.name}): it was pruned ({run.reason})"
+            raise CseError(message, f"start a new run: cse run {about.recipe}", code="jobs.resume_pruned")
         _add_plugins_of(about)
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
         # The seed of the run comes first: a seed of the command line is a changed setting.
         job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
-        both = read_recipe(about.run_id), job.loaded.recipe.resolved()
+        both = read_recipe(about.run_id), job.recipe.resolved()
         ran, now = ({**settings(resolved), "train.seed": resolved["train"]["seed"]} for resolved in both)
         if changed := list(differences(ran, now)):
             raise experiment_changed(about, changed)
@@ -151,13 +142,8 @@ class RunRequest:
 class Placement:
     """Placement of jobs on processes, devices or a cluster.
 
-    Args:
-        processes: Number of processes that share each run.
-        devices: Devices that execute one run each. Empty if one run follows the other.
-        cluster: Address of a cluster, as `--cluster` takes it, or None for this machine.
-        workers: Number of parallel runs on the cluster, and of processes that make columns. Default: one per device.
-        device: Device of the runs on the cluster.
-        stall_timeout: Seconds without an event after which a run is restarted.
+    `processes` share each run. `devices` execute one run each, or none of them if one run follows the other. `workers`
+    is the number of parallel runs on the cluster, and of processes that make columns; the default is one per device.
     """
 
     processes: int = 1
@@ -187,33 +173,29 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
     if torchrun_rank() is not None:
         options = {"--processes": processes, "--workers": workers, "--cluster": request.cluster}
         if given := [name for name, value in options.items() if value is not None]:
-            raise CseError(
-                f"{given[0]} cannot be combined with torchrun, which has started the processes",
-                f"omit {given[0]}",
-                code="jobs.option_under_torchrun",
-            )
+            message = f"{given[0]} cannot be combined with torchrun, which has started the processes"
+            raise CseError(message, f"omit {given[0]}", code="jobs.option_under_torchrun")
         return Placement()
-    if request.cluster is not None:
-        _check_divisible(jobs, processes or 1)
-        return Placement(processes or 1, (), request.cluster, workers, device, request.stall_timeout)
-    if processes is not None and workers is not None:
+    if request.cluster is None and processes is not None and workers is not None:
         raise CseError(
             "--processes cannot be combined with --workers",
             "use --processes 2 for two processes per run, or --workers 2 for two runs in parallel",
             code="jobs.exclusive_options",
         )
     found = device_count() if device in ("auto", *ACCELERATORS) else int(device != "cpu")
+    if request.cluster is None and processes is not None and processes > found > 0:
+        message = f"--processes {processes}: each process needs its own device, {found} available"
+        action = f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto")
+        raise CseError(message, action, code="jobs.too_few_devices")
     if processes is not None:
-        if found and processes > found:
-            raise CseError(
-                f"--processes {processes}: each process needs its own device, {found} available",
-                f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto"),
-                code="jobs.too_few_devices",
-            )
-        _check_divisible(jobs, processes)
+        for job in jobs:
+            _check_divisible(job, processes)
+    if request.cluster is not None:
+        return replace(place_runs(len(jobs), request), processes=processes or 1)
+    if processes is not None:
         return Placement(processes, device=device)
     if len(jobs) == 1:  # the largest number of processes that divides the batch
-        size = jobs[0].loaded.recipe.train.batch_size
+        size = jobs[0].recipe.train.batch_size
         processes = max(count for count in range(1, max(1, found) + 1) if size % count == 0)
         return Placement(processes, workers=workers, device=device)
     return place_runs(len(jobs), request)
@@ -228,17 +210,12 @@ def place_runs(count: int, request: RunRequest) -> Placement:
     return Placement(1, devices if len(devices) > 1 else (), None, request.workers, device, request.stall_timeout)
 
 
-def _check_divisible(jobs: Sequence[Job], processes: int) -> None:
-    for job in jobs:
-        size = job.loaded.recipe.train.batch_size
-        if size % processes:
-            divisors = [count for count in range(1, size + 1) if size % count == 0]
-            near = min(divisors, key=lambda count: abs(count - processes))
-            raise CseError(
-                f"--processes {processes}: cannot divide train.batch_size = {size} of {job.loaded.name} evenly",
-                f"use --processes {near}",
-                code="jobs.indivisible_batch",
-            )
+def _check_divisible(job: Job, processes: int) -> None:
+    size = job.recipe.train.batch_size
+    if size % processes:
+        near = min((count for count in range(1, size + 1) if size % count == 0), key=lambda one: abs(one - processes))
+        message = f"--processes {processes}: cannot divide train.batch_size = {size} of {job.loaded.name} evenly"
+        raise CseError(message, f"use --processes {near}", code="jobs.indivisible_batch")
 
 
 def _add_plugins_of(about: About) -> None:
@@ -248,11 +225,9 @@ def _add_plugins_of(about: About) -> None:
         if Path(file).name in given:
             continue
         if not Path(file).is_file():
-            raise CseError(
-                f"run {about.short} needs the plug-in '{file}', which does not exist",
-                f"restore it, or name its new place: cse run --resume {about.short} --plugin {Path(file).name}",
-                code="jobs.missing_plugin",
-            )
+            message = f"run {about.short} needs the plug-in '{file}', which does not exist"
+            action = f"restore it, or name its new place: cse run --resume {about.short} --plugin {Path(file).name}"
+            raise CseError(message, action, code="jobs.missing_plugin")
         plugins.add(file)
 
 
@@ -264,18 +239,14 @@ def options_of(changes: Sequence[str]) -> list[str]:
 
 def parse_seeds(text: str) -> list[int]:
     """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas."""
-    try:
+    numbers: list[int] = []
+    with suppress(ValueError):
         numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
     if numbers and "," not in text:
         numbers = list(range(numbers[0])) if numbers[0] <= MOST_SEEDS else []
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**32 or len(set(numbers)) < len(numbers):
-        raise CseError(
-            f"--seeds '{text}': not a number from 1 to {MOST_SEEDS:,} or a list of different seeds",
-            "use 3 for seeds 0, 1 and 2, or a list such as 1,5,7",
-            code="jobs.invalid_seeds",
-        )
+        message = f"--seeds '{text}': not a number from 1 to {MOST_SEEDS:,} or a list of different seeds"
+        raise CseError(message, "use 3 for seeds 0, 1 and 2, or a list such as 1,5,7", code="jobs.invalid_seeds")
     return numbers
 
 
@@ -283,13 +254,10 @@ def parse_tags(texts: Sequence[str]) -> dict[str, str]:
     """Return the tags of `key=value` strings."""
     found: dict[str, str] = {}
     for text in texts:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not value or not re.fullmatch(r"[\w. /-]+", key):
-            raise CseError(
-                f"--tag '{text}': not KEY=VALUE",
-                "use letters, digits, '_', '-', '.' and '/' in the key: --tag paper=v2",
-                code="jobs.invalid_tag",
-            )
+        key, _, value = (part.strip() for part in text.partition("="))
+        if not value or not re.fullmatch(r"[\w. /-]+", key):
+            action = "use letters, digits, '_', '-', '.' and '/' in the key: --tag paper=v2"
+            raise CseError(f"--tag '{text}': not KEY=VALUE", action, code="jobs.invalid_tag")
         if key.startswith(("cse.", "mlflow.")) or key in RESERVED:
             raise CseError(f"--tag '{text}': cse sets '{key}' itself", "use another key", code="jobs.reserved_tag")
         found[key] = value

@@ -7,7 +7,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.markup import escape
@@ -30,7 +29,7 @@ from cse_cli.jobs.engine import is_started
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
 from cse_cli.runs.events import ENDS, Listener
-from cse_cli.runs.record import read_about
+from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.scores import headlines
 from cse_cli.runs.signals import Terminated
 from cse_cli.training.build import Prepared
@@ -50,12 +49,16 @@ class RunScreen(Screen):
         """Step and time at the start of the estimate of the time left."""
         self._rows: Progress | None = None
 
-    def listen(self, run_id: str, title: str) -> Listener:
-        """Return the receiver of the events of a run, whose recipe has a title."""
-        about, self._begun_run = read_about(run_id), run_id
-        self._heading = f"[bold]{escape(about.recipe)}[/bold] · {escape(title)} · seed {about.seed}"
+    def begin(self, job: Job, run_id: str) -> Listener:
+        """Return the receiver of the events of a run that starts."""
+        self._begun_run = run_id
+        self._heading = f"[bold]{escape(job.loaded.name)}[/bold] · {escape(job.recipe.title)} · seed {job.seed}"
         self._place = f"run {run_id} · state in {escape(str(home()))}"
         return self.show
+
+    def wait_for(self, job: Job, run: RecordedRun) -> None:
+        """Print which run of another process is awaited."""
+        self.write(f"waiting for {escape(job.label)}: run {run.about.short} is {escape(run.host)}")
 
     def rows(self) -> Progress | None:
         """Return the rows of parallel runs, or None without a terminal."""
@@ -67,9 +70,7 @@ class RunScreen(Screen):
             self._rows.start()
         return self._rows
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close the bar. After an interruption of a run, print how to resume it."""
         self._close()
         if self._rows is not None:
@@ -130,12 +131,9 @@ class RunScreen(Screen):
             fields = {"loss": f"{loss:.4f}", "dev": self._dev, "rate": f"{rate:,.0f} sent/s", "left": left}
             self._bar.update(self._task, completed=step, **fields)  # type: ignore[arg-type]
             return
-        now = time.monotonic()
-        if now - self._last_line >= PLAIN_EVERY:
-            self._last_line = now
-            self.write(
-                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}".rstrip()
-            )
+        if (now := time.monotonic()) - self._last_line >= PLAIN_EVERY:
+            self._last_line, speed = now, f"{rate:,.0f} sentences/s"
+            self.write(f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{speed}  {left}".rstrip())
 
     def _left(self, step: int) -> str:
         """Return the estimated time of the steps after `step`, or an empty string at the first reported step.
@@ -159,64 +157,53 @@ class RunScreen(Screen):
 
 
 class RunsScreen(RunScreen):
-    """Screen of the runs of a command, with a line for each start and end if there are several. A context manager.
+    """Screen of the runs of a command, with a line for each start and end if there are `several`. A context manager.
 
-    Args:
-        several: Whether there are several runs.
-        command: Returns the command that continues after an interruption.
-        quiet: Whether only errors are printed.
+    `command` returns the command that continues after an interruption.
     """
 
     def __init__(self, *, several: bool, command: Callable[[], str], quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
-        self._several = several
-        self._command = command
-        self._runs = self._begun = self._ended = 0
-        self._since = time.monotonic()
-        self._parallel: dict[str, RunLines] = {}
+        self._several, self._command = several, command
+        self._parallel: dict[Job, RunLines] = {}
+        self.expect(0)
 
-    def expect(self, runs: int) -> None:
-        """Set the number of runs that this command executes."""
-        self._runs, self._begun, self._ended = runs, 0, 0
-        self._since = time.monotonic()
+    def expect(self, runs: int, *, alone: bool = True) -> None:
+        """Set the number of runs that this command executes, and whether none are in parallel."""
+        self._runs, self._alone, self._ended, self._since = runs, alone, 0, time.monotonic()
+        self.begun: set[Job] = set()
 
-    def begin(self, label: str, run_id: str, title: str, *, alone: bool) -> Listener:
-        """Print which run starts, and return the receiver of its events. `alone`: no other run is in parallel."""
-        self._begun += 1
-        self._begun_run = run_id
+    def begin(self, job: Job, run_id: str) -> Listener:
+        """Print which run starts, and return the receiver of its events."""
+        self.begun.add(job)
         if self._several:
-            self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
-        if alone:
-            return self.listen(run_id, title)
-        self._parallel[label] = RunLines(label, self.console, self.rows())
-        return self._parallel[label].show
+            self.write(f"[bold]run {len(self.begun)} of {self._runs}[/bold] · {escape(job.label)}")
+        show = super().begin(job, run_id)
+        if self._alone:
+            return show
+        self._parallel[job] = RunLines(job.label, self.console, self.rows())
+        return self._parallel[job].show
 
-    def wait_for(self, label: str, short: str, host: str) -> None:
-        """Print which run of another process is awaited."""
-        self.write(f"waiting for {escape(label)}: run {short} is {escape(host)}")
-
-    def skip(self, label: str, result: Result) -> None:
+    def skip(self, job: Job, result: Result) -> None:
         """Print which run is finished and is not repeated."""
         when = f"{result.finished.astimezone():%Y-%m-%d %H:%M}"
-        self.write(f"finished: {escape(label)}, run {str(result.run_id)[:8]} of {when}. To repeat it: --again")
+        self.write(f"finished: {escape(job.label)}, run {str(result.run_id)[:8]} of {when}. To repeat it: --again")
 
-    def end(self, label: str, end: Result | CseError) -> None:
+    def end(self, job: Job, end: Result | CseError) -> None:
         """Print the result or error of one of several runs, and the estimated time of those that are left."""
         self._ended += 1
-        self._parallel.pop(label, self)._close()
+        self._parallel.pop(job, self)._close()
         if not self._several:
             return
         place = f"{self._ended} of {self._runs}"
         if isinstance(end, CseError):
-            self.failed(f"run {place}: {label}", end)
+            self.failed(f"run {place}: {job.label}", end)
             return
         left = (time.monotonic() - self._since) / self._ended * (self._runs - self._ended)
-        line = end_line(f"finished {place} · {label}", end, left)
+        line = end_line(f"finished {place} · {job.label}", end, left)
         self.write(escape(wrap_words(line, self.console.width) if self.live else line))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the bars. After an interruption, print how to continue."""
         super().__exit__(kind, None if self._several else error, trace)
         if self._several and isinstance(error, KeyboardInterrupt | Terminated):
@@ -229,9 +216,7 @@ class RunLines(RunScreen):
     def __init__(self, name: str, console: Console, rows: Progress | None) -> None:
         super().__init__(console)
         self.live = False
-        self._rows = rows
-        self._label = name
-        self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
+        self._rows, self._label = rows, name
 
     def show(self, kind: str, data: Mapping[str, Any]) -> None:
         """Show an event of the run. Its end removes its row."""
@@ -255,23 +240,23 @@ class RunLines(RunScreen):
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.remove_task(self._task)
-            self._bar = None
+        self._bar = None
 
     def write(self, text: str) -> None:
         """Print lines with the name of the run."""
         for line in text.split("\n"):
-            self.console.print(f"{self._name}{line.strip()}", soft_wrap=True)
+            self.console.print(f"[dim]{escape(f'[{self._label}]')}[/dim] {line.strip()}", soft_wrap=True)
 
 
 def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
     """Return the scores and duration of a run in one line, and the estimated time of the other runs unless it is 0."""
-    scores = []
+    parts = [label]
     for one in headlines(result):
         gain = "" if one.gain is None else f" (+{one.gain:.2f} over untrained)"
         gain = f" ({-one.gain:.2f} below untrained)" if one.gain is not None and one.gain < 0 else gain
-        scores.append(f"{one.name} {one.score:.2f}{gain}")
-    left = [f"about {duration(seconds_left)} left"] if seconds_left else []
-    return " · ".join([label, *scores, duration(result.seconds), *left])
+        parts.append(f"{one.name} {one.score:.2f}{gain}")
+    parts += [duration(result.seconds), *([f"about {duration(seconds_left)} left"] if seconds_left else [])]
+    return " · ".join(parts)
 
 
 def print_results(results: Sequence[Result]) -> None:
@@ -285,27 +270,18 @@ def print_results(results: Sequence[Result]) -> None:
             for run in runs:
                 if run.early_stop is not None:
                     out.print(Text(f"seed {run.seed} {run.early_stop.text}"), soft_wrap=True)
-            for line in below_untrained(runs):
-                out.print(Text(line, "yellow"), soft_wrap=True)
-            for line in (*compare_with_reproductions(runs), *speed_line(runs)):
+            for seed, one in ((run.seed, one) for run in runs for one in headlines(run)):
+                if one.gain is not None and one.gain < 0:
+                    scores = f"{one.name} {one.score:.2f}, untrained {one.untrained:.2f}"
+                    text = f"seed {seed} scores lower than its untrained encoder: {scores}"
+                    out.print(Text(text, "yellow"), soft_wrap=True)
+            for line in (*compare_with_reproductions(runs), *_speed_line(runs)):
                 out.print(Text(line), soft_wrap=not out.is_terminal)
             out.print()
 
 
-def below_untrained(runs: Sequence[Result]) -> list[str]:
-    """Return a line for each run that scores lower than its untrained encoder."""
-    worse = [(run, one) for run in runs for one in headlines(run) if one.gain is not None and one.gain < 0]
-    return [
-        f"seed {run.seed} scores lower than its untrained encoder: {one.name} {one.score:.2f}, untrained "
-        f"{one.untrained:.2f}"
-        for run, one in worse
-    ]
-
-
 _WIDE = 60
 """Longest command with which the others are aligned."""
-
-_SENTENCES = '["A man is singing.", "Someone sings."]'
 
 
 def _argument(result: Result) -> str:
@@ -321,7 +297,11 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
     best = max(results, key=lambda result: result.curve.get(result.selected_step or 0, float("-inf")))
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
     which = "" if len(results) == 1 else f" with the best dev score, {best.recipe} seed {best.seed}"
-    python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
+    python = (
+        "from cse_cli import load_model",
+        f'model = load_model("{run_id[:8]}")',
+        'model.encode(["A man is singing.", "Someone sings."])',
+    )
     lines = [f"model{which}: {folder}", *(f"  {line}" for line in python)] if folder.is_dir() else []
     recipes = list(dict.fromkeys(_argument(result) for result in results))
     commands: dict[str, str] = {}
@@ -349,33 +329,39 @@ def full_runs(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def speed_line(runs: Sequence[Result]) -> list[str]:
-    """Return the speed of a recipe's runs in one line, or an empty list without training."""
-    speeds = [run.speed for run in runs if run.speed is not None]
-    if not speeds:
+def _speed_line(runs: Sequence[Result]) -> list[str]:
+    """Return the mean speed of a recipe's runs in one line, or an empty list without training."""
+    trained = [(run, run.speed) for run in runs if run.speed is not None]
+    if not trained:
         return []
-    total = sum(sum(speed.seconds.values()) for speed in speeds) or 1
-    shares = {part: sum(speed.seconds.get(part, 0.0) for speed in speeds) / total for part in speeds[0].seconds}
-    parts = [
-        _mean("{:,.0f} sentences/s", [run.sentences_per_second for run in runs if run.speed is not None]),
-        _mean("{:,.0f} tokens/s", [speed.tokens_per_second for speed in speeds]),
-        *(f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005),
-        f"peak {max(speed.peak_memory for speed in speeds) / 1e9:.1f} GB",
-    ]
-    return ["speed: " + ", ".join(filter(None, parts))]
-
-
-def _mean(text: str, values: Sequence[float | None]) -> str:
-    """Return a text with the mean of the known values, or an empty string if none is known."""
-    known = [value for value in values if value]
-    return text.format(statistics.mean(known)) if known else ""
+    total = sum(sum(speed.seconds.values()) for _, speed in trained) or 1
+    shares = {part: sum(speed.seconds.get(part, 0.0) for _, speed in trained) / total for part in trained[0][1].seconds}
+    means = {
+        "sentences/s": [run.sentences_per_second for run, _ in trained if run.sentences_per_second],
+        "tokens/s": [speed.tokens_per_second for _, speed in trained if speed.tokens_per_second],
+    }
+    parts = [f"{statistics.mean(known):,.0f} {unit}" for unit, known in means.items() if known]
+    parts += [f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005]
+    parts.append(f"peak {max(speed.peak_memory for _, speed in trained) / 1e9:.1f} GB")
+    return [f"speed: {', '.join(parts)}"]
 
 
 def describe_run(job: Job, prepared: Prepared) -> dict[str, Any]:
     """Return the preview of a run, with its first batch."""
-    recipe = job.loaded.recipe
+    recipe, specs = job.recipe, prepared.experiment.specs
     weights = list(prepared.experiment.method.parameters())
-    batch = {} if prepared.batches is None else prepared.batches.batch(0)
+    views = {}
+    for name, tokens in ({} if prepared.batches is None else prepared.batches.batch(0)).items():
+        view, first = recipe.views[name], tokens.ids[0][tokens.mask[0] == 1].tolist()
+        decode = getattr(specs[name].vocabulary, "decode", None)
+        views[name] = {
+            "encoder": view.encoder,
+            "augment": [part.name for part in view.augment],
+            **_size(tokens),
+            "side": {column: _size(side) for column, side in tokens.side.items()},
+            "first_row": first,
+            "first_text": None if decode is None else decode(first),
+        }
     return {
         "recipe": job.loaded.name,
         "title": recipe.title,
@@ -388,21 +374,7 @@ def describe_run(job: Job, prepared: Prepared) -> dict[str, Any]:
         "batch_size": recipe.train.batch_size,
         "sentences": prepared.sentences,
         "evaluators": list(recipe.evaluators),
-        "views": {name: _describe_view(prepared, name, tokens) for name, tokens in batch.items()},
-    }
-
-
-def _describe_view(prepared: Prepared, name: str, tokens: Tokens) -> dict[str, Any]:
-    view = prepared.experiment.recipe.views[name]
-    first = tokens.ids[0][tokens.mask[0] == 1].tolist()
-    decode = getattr(prepared.experiment.specs[name].vocabulary, "decode", None)
-    return {
-        "encoder": view.encoder,
-        "augment": [part.name for part in view.augment],
-        **_size(tokens),
-        "side": {column: _size(side) for column, side in tokens.side.items()},
-        "first_row": first,
-        "first_text": None if decode is None else decode(first),
+        "views": views,
     }
 
 
@@ -412,32 +384,26 @@ def _size(tokens: Tokens) -> dict[str, Any]:
 
 def print_previews(previews: Sequence[Mapping[str, Any]], place: str) -> None:
     """Print previews of all runs and their placement."""
-    for preview in previews:
-        _print_preview(preview)
-    if previews:
-        with stdout_console() as out:
-            out.print(Text(f"{counted(len(previews), 'run')}, {place}"), soft_wrap=True)
-
-
-def _print_preview(preview: Mapping[str, Any]) -> None:
-    steps = f"{preview['steps']:,} steps of {preview['batch_size']} sentences" if preview["steps"] else "no training"
-    rows = [
-        ("device", f"{preview['device']}, {preview['precision']}"),
-        ("weights", f"{preview['weights']:,}, {preview['trained']:,} trained"),
-        ("training", f"{steps}, {preview['sentences']:,} in all"),
-        ("evaluators", ", ".join(preview["evaluators"])),
-    ]
-    if preview["losses"]:
-        rows.append(("first step", ", ".join(f"loss {label} {loss:.4f}" for label, loss in preview["losses"].items())))
-    for name, view in preview["views"].items():
-        sizes = {"ids": view, **view["side"]}
-        rows.append((f"view {name}", f"encoder {view['encoder']}, augment {', '.join(view['augment']) or 'none'}"))
-        for column, size in sizes.items():
-            rows.append((column, f"{tuple(size['shape'])}, {size['real_tokens']:,} real tokens"))
-        rows += [("first row", " ".join(map(str, view["first_row"]))), ("", view["first_text"] or "")]
     with stdout_console() as out:
-        out.print(
-            Text.assemble((preview["recipe"], "bold"), f" · {preview['title']} · seed {preview['seed']}"),
-            soft_wrap=True,
-        )
-        out.print(as_rich(plain_table(("part", "value"), rows)))
+        for preview in previews:
+            steps = f"{preview['steps']:,} steps of {preview['batch_size']} sentences"
+            rows = [
+                ("device", f"{preview['device']}, {preview['precision']}"),
+                ("weights", f"{preview['weights']:,}, {preview['trained']:,} trained"),
+                ("training", f"{steps if preview['steps'] else 'no training'}, {preview['sentences']:,} in all"),
+                ("evaluators", ", ".join(preview["evaluators"])),
+            ]
+            if preview["losses"]:
+                losses = (f"loss {label} {loss:.4f}" for label, loss in preview["losses"].items())
+                rows.append(("first step", ", ".join(losses)))
+            for name, view in preview["views"].items():
+                augment = ", ".join(view["augment"]) or "none"
+                rows.append((f"view {name}", f"encoder {view['encoder']}, augment {augment}"))
+                for column, size in {"ids": view, **view["side"]}.items():
+                    rows.append((column, f"{tuple(size['shape'])}, {size['real_tokens']:,} real tokens"))
+                rows += [("first row", " ".join(map(str, view["first_row"]))), ("", view["first_text"] or "")]
+            heading = Text.assemble((preview["recipe"], "bold"), f" · {preview['title']} · seed {preview['seed']}")
+            out.print(heading, soft_wrap=True)
+            out.print(as_rich(plain_table(("part", "value"), rows)))
+        if previews:
+            out.print(Text(f"{counted(len(previews), 'run')}, {place}"), soft_wrap=True)

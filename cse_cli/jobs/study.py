@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -22,8 +22,7 @@ from cse_cli.core.formatting import counted, differences, seed_list
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
 from cse_cli.core.tables import as_rich, plain_table
-from cse_cli.data.identity import identify_known
-from cse_cli.jobs.job import Job, Task, finished, planned
+from cse_cli.jobs.job import Job, distinct, finished
 from cse_cli.jobs.request import RunRequest, parse_tags, reduced
 from cse_cli.recipe.cells import Cell, cell_tag, cells, values
 from cse_cli.recipe.files import bare_name
@@ -34,33 +33,6 @@ from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of
 from registry.errors import CseError
 
-Key = tuple[str, int]
-"""Hash of a cell's settings, and seed."""
-
-
-@dataclass(frozen=True, eq=False)
-class StudyRun:
-    """Run of a study. `cell` is the first cell that it fills. Others may have the same recipe."""
-
-    cell: Cell
-    seed: int
-    task: Task = field(repr=False)
-
-    @property
-    def key(self) -> Key:
-        """Hash of the cell's settings, and seed."""
-        return self.cell.hash, self.seed
-
-    @property
-    def label(self) -> str:
-        """Name of the run in messages."""
-        return f"{self.cell.label} · seed {self.seed}"
-
-    def log(self) -> Path | None:
-        """Return the newest log of the run, or None if it has not started."""
-        newest = next(iter(self.task.same(all_runs())), None)
-        return None if newest is None else log_of(newest.run_id)
-
 
 @dataclass(frozen=True)
 class StudyPlan:
@@ -68,74 +40,69 @@ class StudyPlan:
 
     Args:
         name: Name or path in the command.
-        runs: Runs in the order of seeds, so that an unfinished study has complete tables of few seeds.
-        before: Results of finished runs.
-        changed: Differences of runs that are finished only with other text, weights or code.
-        tuning: Trials that choose the settings of rows. None if no row is tuned.
+        runs: Job → first cell that it fills, in the order of seeds, so that an unfinished study has complete tables of
+            few seeds.
+        before: Jobs that are finished.
+        changed: Differences of jobs that are finished only with other text, weights or code.
+        trials: Plan of the trials that choose the settings of rows. None if no row is tuned.
+        tried: Trials of its cells, in the same order.
     """
 
     name: str
     study: Study
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...]
-    runs: tuple[StudyRun, ...]
-    before: dict[Key, Result] = field(repr=False)
-    changed: dict[Key, list[Difference]] = field(default_factory=dict, repr=False)
-    tuning: TuningPlan | None = field(default=None, repr=False)
+    runs: dict[Job, Cell] = field(repr=False)
+    before: Set[Job] = field(repr=False)
+    changed: dict[Job, list[Difference]] = field(default_factory=dict, repr=False)
+    trials: StudyPlan | None = field(default=None, repr=False)
+    tried: tuple[Trial, ...] = ()
 
     @property
-    def open(self) -> list[StudyRun]:
-        """Runs that are not finished."""
-        return [run for run in self.runs if run.key not in self.before]
+    def open(self) -> list[Job]:
+        """Jobs that are not finished."""
+        return [job for job in self.runs if job not in self.before]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs of the trials and of the rows."""
+        return [*([] if self.trials is None else self.trials.runs), *self.runs]
 
     @property
     def left(self) -> int:
         """Number of trials and runs that are not finished."""
-        return len(self.open) + (0 if self.tuning is None else self.tuning.plan.left)
+        return len(self.open) + (0 if self.trials is None else self.trials.left)
 
-    @property
-    def tasks(self) -> list[Task]:
-        """Tasks of the trials and of the rows."""
-        first = [] if self.tuning is None else self.tuning.plan.tasks
-        return [*first, *(run.task for run in self.runs)]
+    def seeds_before(self) -> dict[str, set[int]]:
+        """Return hash of the settings → finished seeds."""
+        found: dict[str, set[int]] = {cell.hash: set() for cell in self.cells}
+        for job in self.before:
+            found[self.runs[job].hash].add(job.seed)
+        return found
 
     def results(self) -> dict[str, list[Result]]:
         """Return the results that are recorded now: hash of the settings → results in the order of seeds."""
         results: dict[str, list[Result]] = {cell.hash: [] for cell in self.cells}
         recorded = all_runs()
-        for run in sorted(self.runs, key=lambda run: run.seed):
-            if (found := run.task.result(recorded)) is not None:
-                results[run.cell.hash].append(found)
+        for job in sorted(self.runs, key=lambda job: job.seed):
+            if (found := job.result(recorded)) is not None:
+                results[self.runs[job].hash].append(found)
         return results
+
+    def choices(self) -> list[Choice]:
+        """Return the settings of rows that the trials recorded by now choose."""
+        return [] if self.trials is None else choose(self.trials.study, self.tried, self.trials.results())
 
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """Outcome of a study.
-
-    Args:
-        results: Hash of the settings → results in the order of seeds.
-        ran: Number of executed runs.
-        trials: Outcome of the trials, if rows are tuned.
-    """
+    """Outcome of a study. `results`: hash of the settings → results in the order of seeds. `ran`: executed runs."""
 
     plan: StudyPlan
     results: dict[str, list[Result]] = field(repr=False)
     ran: int
-    failures: dict[StudyRun, CseError]
+    failures: dict[Job, CseError]
     trials: StudyOutcome | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class TuningPlan:
-    """Plan of the trials of a study. The cells of `plan` are those of `trials`, in the same order."""
-
-    plan: StudyPlan
-    trials: tuple[Trial, ...]
-
-    def choices(self) -> list[Choice]:
-        """Return the settings that the trials recorded by now choose."""
-        return choose(self.plan.study, self.trials, self.plan.results())
 
 
 def plan_study(name: str, request: RunRequest, *, undecided: bool = True) -> StudyPlan:
@@ -150,17 +117,14 @@ def plan_study(name: str, request: RunRequest, *, undecided: bool = True) -> Stu
     if not study.is_tuned:
         return _plan(name, study, cells(study, request.overrides, request.unset), seeds, request)
     if both := sorted({*seeds} & {*study.tune_seeds}):
-        raise CseError(
-            f"seed {both[0]} is a seed of the trials that tune the rows of '{name}', so it is not fresh",
-            "use other seeds",
-            code="study.seed_not_fresh",
-        )
+        message = f"seed {both[0]} is a seed of the trials that tune the rows of '{name}', so it is not fresh"
+        raise CseError(message, "use other seeds", code="study.seed_not_fresh")
     tried = trials(study, request.overrides, request.unset)
     first = _plan(name, study, [trial.cell for trial in tried], study.tune_seeds, request)
-    tuning = TuningPlan(first, tuple(replace(one, cell=cell) for one, cell in zip(tried, first.cells, strict=True)))
-    decided = tuned(study, tuning.choices(), undecided=undecided)
+    tried = [replace(one, cell=cell) for one, cell in zip(tried, first.cells, strict=True)]
+    decided = tuned(study, choose(study, tried, first.results()), undecided=undecided)
     plan = _plan(name, decided, cells(decided, request.overrides, request.unset), seeds, request)
-    return replace(plan, tuning=tuning)
+    return replace(plan, trials=first, tried=tuple(tried))
 
 
 def _plan(name: str, study: Study, made: Sequence[Cell], seeds: Sequence[int], request: RunRequest) -> StudyPlan:
@@ -174,23 +138,19 @@ def _plan(name: str, study: Study, made: Sequence[Cell], seeds: Sequence[int], r
         ignored = dict.fromkeys([*PROSE, "train", "data"])
         first, second = ({**each.load(0).recipe.resolved(), **ignored} for each in (one, cell))
         if differing := list(differences(first, second)):  # models in directories with the same name have one hash
-            raise CseError(
-                f"cells '{one.label}' and '{cell.label}' differ only in directories with the same name: {differing[0]}",
-                "rename one of the directories",
-                code="jobs.ambiguous_cells",
-            )
-    known = {digest: identify_known(cell.load(seeds[0]).recipe) for digest, cell in different.items()}
-    pairs = [(cell, seed) for seed in seeds for cell in different.values()]
-    group, tasks = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name, list[Task]()
-    for cell, seed in pairs:
-        job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
-        tasks.append(Task(request.labeled(job, several=True), known[cell.hash]))
-    runs = tuple(StudyRun(*pair, task) for pair, task in zip(pairs, planned(tasks), strict=True))
+            message = f"cells '{one.label}' and '{cell.label}' differ only in directories with the same name"
+            raise CseError(f"{message}: {differing[0]}", "rename one of the directories", code="jobs.ambiguous_cells")
+    group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name
+    runs: dict[Job, Cell] = {}
+    for seed, cell in itertools.product(seeds, different.values()):
+        label = f"{cell.label} · seed {seed}"
+        job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group, shown_as=label)
+        runs[request.labeled(job, several=True)] = cell
+    distinct(runs)
     recorded = all_runs()
-    done = finished([run.task for run in runs], recorded)
-    before = {run.key: done[run.task] for run in runs if run.task in done}
-    changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
-    return StudyPlan(name, study, tuple(made), tuple(seeds), runs, before, changed)
+    before = finished(runs, recorded)
+    changed = {job: changes for job in runs if job not in before and (changes := job.changes(recorded))}
+    return StudyPlan(name, study, tuple(made), tuple(seeds), runs, before.keys(), changed)
 
 
 def plan_lines(plan: StudyPlan, cells: str = "cell") -> list[str]:
@@ -200,7 +160,6 @@ def plan_lines(plan: StudyPlan, cells: str = "cell") -> list[str]:
 
 
 def _count_runs(plan: StudyPlan, cells: str = "cell") -> str:
-    """Return the numbers of cells, seeds and runs, and of finished runs."""
     different = len({cell.hash for cell in plan.cells})
     same = "" if different == len(plan.cells) else f" ({different} different)"
     return (
@@ -221,22 +180,25 @@ def _changed_lines(plan: StudyPlan) -> list[str]:
 def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
     """Print every cell with its settings, its trials, its finished seeds and those to run."""
     for plan, place in zip(plans, places, strict=True):
-        choices = {} if plan.tuning is None else {choice.row: choice for choice in plan.tuning.choices()}
+        choices, done = {choice.row: choice for choice in plan.choices()}, plan.seeds_before()
         rows = []
         for cell in plan.cells:
             settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
-            done = [str(seed) for seed in plan.seeds if (cell.hash, seed) in plan.before]
-            left = [str(seed) for seed in plan.seeds if (cell.hash, seed) not in plan.before]
-            columns = ", ".join(cell.columns) or "all"
-            tried = choices.get(cell.row)
-            trials = () if plan.tuning is None else (f"{tried.finished} of {tried.trials}" if tried else "none",)
-            rows.append((cell.row, columns, cell.recipe, " ".join(settings), *trials, ", ".join(done), ", ".join(left)))
-        counts = [] if plan.tuning is None else [_count_runs(plan.tuning.plan, "trial")]
+            trials = []
+            if plan.trials is not None:
+                tried = choices.get(cell.row)
+                trials = [f"{tried.finished} of {tried.trials}" if tried else "none"]
+            seeds = [
+                ", ".join(str(seed) for seed in plan.seeds if (seed in done[cell.hash]) == is_done)
+                for is_done in (True, False)
+            ]
+            rows.append([cell.row, ", ".join(cell.columns) or "all", cell.recipe, " ".join(settings), *trials, *seeds])
+        counts = [] if plan.trials is None else [_count_runs(plan.trials, "trial")]
         with stdout_console() as out:
             out.print(Text.assemble((plan.study.name, "bold"), f" · {plan.study.title}"), soft_wrap=True)
             for line in (*counts, _count_runs(plan), *_changed_lines(plan), place):
                 out.print(Text(line), soft_wrap=True)
-            tuned = () if plan.tuning is None else ("trials",)
+            tuned = () if plan.trials is None else ("trials",)
             names = ("row", "columns", "recipe", "settings", *tuned, "finished", "to run")
             out.print(as_rich(plain_table(names, rows), ruled=True))
 
@@ -248,10 +210,10 @@ def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> 
         filled = [(cell, outcome.results[cell.hash]) for cell in plan.cells]
         table = own_table(StudyRuns(plan.study, [(cell, Experiment(tuple(of)) if of else None) for cell, of in filled]))
         print_tables([table.model_copy(update={"missing": (), "command": None})])  # failures are below
-        if plan.tuning is not None:
+        if plan.trials is not None:
             with stdout_console() as out:
                 out.print(Text(f"\nSettings with the best dev score of {seed_list(plan.study.tune_seeds)}:\n"))
-                out.print(as_rich(choices_table(plan.tuning.choices()), ruled=True))
+                out.print(as_rich(choices_table(plan.choices()), ruled=True))
         sys.stdout.flush()
         err = Console(stderr=True, highlight=False, soft_wrap=True)
         if outcome.trials is not None:
@@ -271,49 +233,61 @@ def _print_failures(err: Console, outcome: StudyOutcome, what: str) -> None:
             f"{counted(len(plan.runs), what)}: {done} finished, {failed} failed, {missing - failed} missing; "
             "to retry, run the same command again"
         )
-    for run, error in outcome.failures.items():
-        err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
-        if (log := run.log()) is not None:
-            err.print(f"  log: {escape(str(log))}")
+    for job, error in outcome.failures.items():
+        err.print(f"[red]failed:[/red] {escape(job.label)}: {escape(str(error))}")
+        if (log := _log(job)) is not None:
+            err.print(f"  log: {escape(log)}")
+
+
+def _log(job: Job) -> str | None:
+    return next((str(log_of(run.run_id)) for run in job.same(all_runs())), None)
 
 
 def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
     """Write one JSON document with every cell and where its runs run."""
     every = zip(plans, places, strict=True)
-    write_json({"studies": [{**_plan_tables(plan, plan.before), "place": place} for plan, place in every]})
+    write_json({"studies": [{**_plan_document(plan, plan.seeds_before()), "place": place} for plan, place in every]})
 
 
 def write_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
     """Write one JSON document with every cell, its scores and all results."""
-    write_json({"studies": [_outcome_tables(one) for one in outcomes]})
+    write_json({"studies": [_outcome_document(one) for one in outcomes]})
 
 
-def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
-    results = [result for same in outcome.results.values() for result in same]
-    tables = _plan_tables(outcome.plan, {(result.recipe_hash, result.seed) for result in results})
-    found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
-    for cell, about in zip(outcome.plan.cells, tables["cells"], strict=True):
-        shown = {k: v for k, v in found[cell.row].items() if not cell.columns or k in cell.columns}
+def _outcome_document(outcome: StudyOutcome) -> dict[str, Any]:
+    plan = outcome.plan
+    done = {digest: {result.seed for result in same} for digest, same in outcome.results.items()}
+    document, found = _plan_document(plan, done), values(plan.study, plan.cells, outcome.results)
+    for cell, about in zip(plan.cells, document["cells"], strict=True):
         about["scores"] = {
             heading: {"mean": fmean(seeds), "std": stdev(seeds) if len(seeds) > 1 else None, "n": len(seeds)}
-            for heading, seeds in shown.items()
-            if seeds
+            for heading, seeds in found[cell.row].items()
+            if seeds and (not cell.columns or heading in cell.columns)
         }
     if outcome.trials is not None:
-        tables["trials"] |= _ends(outcome.trials)
-    return {**tables, **_ends(outcome)}
+        document["trials"] |= _ends(outcome.trials)
+    return {**document, **_ends(outcome)}
 
 
 def _ends(outcome: StudyOutcome) -> dict[str, Any]:
     results = [result for same in outcome.results.values() for result in same]
-    return {
-        "ran": outcome.ran,
-        "failures": [_failure_table(*failure) for failure in outcome.failures.items()],
-        "results": [result.model_dump(mode="json") for result in results],
-    }
+    failures = [
+        {
+            "row": (cell := outcome.plan.runs[job]).row,
+            "columns": list(cell.columns),
+            "hash": cell.hash,
+            "seed": job.seed,
+            "message": str(error),
+            "exit_code": error.exit_code,
+            "log": _log(job),
+        }
+        for job, error in outcome.failures.items()
+    ]
+    return {"ran": outcome.ran, "failures": failures, "results": [result.model_dump(mode="json") for result in results]}
 
 
-def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
+def _plan_document(plan: StudyPlan, done: Mapping[str, Container[int]]) -> dict[str, Any]:
+    """Return a plan as JSON values. `done`: hash of the settings → finished seeds."""
     cells = [
         {
             "row": cell.row,
@@ -322,42 +296,22 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
             "set": list(map(str, cell.overrides)),
             "unset": list(cell.unset),
             "hash": cell.hash,
-            "finished": [seed for seed in plan.seeds if (cell.hash, seed) in done],
+            "finished": [seed for seed in plan.seeds if seed in done[cell.hash]],
         }
         for cell in plan.cells
     ]
     trials = None
-    if (tuning := plan.tuning) is not None:
-        trials = {
-            "seeds": list(tuning.plan.seeds),
-            "runs": len(tuning.plan.runs),
-            "finished_before": len(tuning.plan.before),
-            "choices": [{**asdict(one), "settings": list(map(str, one.settings))} for one in tuning.choices()],
-        }
-    return {
-        "study": plan.study.name,
-        "title": plan.study.title,
-        "paper": plan.study.paper,
-        "seeds": list(plan.seeds),
-        "runs": len(plan.runs),
-        "finished_before": len(plan.before),
-        "changed": [
-            {"hash": hash_, "seed": seed, "differences": list(map(str, differences))}
-            for (hash_, seed), differences in plan.changed.items()
-        ],
-        "cells": cells,
-        "trials": trials,
-    }
+    if plan.trials is not None:
+        choices = [{**asdict(one), "settings": list(map(str, one.settings))} for one in plan.choices()]
+        trials = {**_size(plan.trials), "choices": choices}
+    changed = [
+        {"hash": plan.runs[job].hash, "seed": job.seed, "differences": list(map(str, differences))}
+        for job, differences in plan.changed.items()
+    ]
+    study = plan.study
+    about = {"study": study.name, "title": study.title, "paper": study.paper, **_size(plan)}
+    return {**about, "changed": changed, "cells": cells, "trials": trials}
 
 
-def _failure_table(run: StudyRun, error: CseError) -> dict[str, Any]:
-    log = run.log()
-    return {
-        "row": run.cell.row,
-        "columns": list(run.cell.columns),
-        "hash": run.cell.hash,
-        "seed": run.seed,
-        "message": str(error),
-        "exit_code": error.exit_code,
-        "log": None if log is None else str(log),
-    }
+def _size(plan: StudyPlan) -> dict[str, Any]:
+    return {"seeds": list(plan.seeds), "runs": len(plan.runs), "finished_before": len(plan.before)}

@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Event as Flag
 from threading import Thread
 from typing import ClassVar
@@ -25,9 +25,9 @@ from pydantic import BaseModel, ValidationError
 
 from cse_cli.core.environment import DEFAULTS, without_password
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
-from cse_cli.runs.index import recorded_ids, result_of
-from cse_cli.runs.lock import FileLock, is_held
-from cse_cli.runs.record import About, folder_of, lock_of, read_about
+from cse_cli.runs.index import read_run, recorded_ids
+from cse_cli.runs.lock import LOCK, FileLock, is_held
+from cse_cli.runs.record import About, folder_of, read_about
 from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
 from registry.paths import write_atomically
 
@@ -46,14 +46,10 @@ os.environ.update({name: value for name, value in DEFAULTS.items() if name not i
 
 
 class Mirror(ABC):
-    """One run in a tracker. All methods run in a thread.
+    """One run in a tracker, at the address that `connect` returned. All methods run in a thread.
 
     After an exception, a new mirror sends the run again from its first event. So sending an event twice must have the
     same effect as sending it once.
-
-    Args:
-        about: Contents of `run.toml`.
-        uri: Result of `connect`.
     """
 
     name: ClassVar[str]
@@ -70,8 +66,7 @@ class Mirror(ABC):
     def open(self, parent: str) -> str:
         """Create the run in the tracker, below the run with the ID `parent` if it is not empty, or open it.
 
-        Returns:
-            ID in the tracker, or an empty string if a user deleted the run there.
+        Return its ID in the tracker, or an empty string if a user deleted the run there.
         """
 
     @abstractmethod
@@ -85,10 +80,7 @@ class Mirror(ABC):
 class State(BaseModel):
     """Place of a run in a mirror: `mirrors/<name>.json` in the directory of the run.
 
-    Args:
-        uri: Address of the tracker.
-        id: ID of the run in the tracker.
-        size: Size of `events.jsonl` if the tracker has the whole run, otherwise 0.
+    `size` is the size of `events.jsonl` if the tracker has the whole run, otherwise 0.
     """
 
     uri: str
@@ -113,23 +105,20 @@ def configured() -> list[str]:
     """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow"."""
     names = [name.strip() for name in os.environ.get("CSE_MIRRORS", "mlflow").split(",")]
     selected = [name for name in dict.fromkeys(names) if name not in ("", "none")]
-    for name in selected:
-        if name not in MIRRORS:
-            message = f"CSE_MIRRORS: the mirror '{name}' does not exist.{suggestion(name, MIRRORS)}"
-            todo = f"use one or more of {', '.join(sorted(MIRRORS))}, or none"
-            raise UnknownNameError(message, todo, code="mirrors.unknown_mirror")
+    if unknown := [name for name in selected if name not in MIRRORS]:
+        message = f"CSE_MIRRORS: the mirror '{unknown[0]}' does not exist.{suggestion(unknown[0], MIRRORS)}"
+        todo = f"use one or more of {', '.join(sorted(MIRRORS))}, or none"
+        raise UnknownNameError(message, todo, code="mirrors.unknown_mirror")
     return selected
 
 
 def load(name: str) -> type[Mirror]:
     """Return the class of a mirror."""
-    module, _, cls = MIRRORS[name].partition(":")
     try:
-        found: type[Mirror] = getattr(import_module(module), cls)
+        return resolve_name(MIRRORS[name])  # type: ignore[no-any-return]
     except ImportError as error:
         todo = f"install its package, or remove '{name}' from CSE_MIRRORS"
         raise CseError(f"cannot import the mirror '{name}': {error}", todo, code="mirrors.not_installed") from error
-    return found
 
 
 def about_tags(about: About) -> dict[str, str]:
@@ -152,7 +141,7 @@ def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
     position, has_ended, seen = 0, False, set[tuple[str, int]]()
     try:
         while state.id:
-            killed = is_held(lock_of(about.run_id)) is False
+            killed = is_held(about.path / LOCK) is False
             events = []
             for event, end in read_events(about.path, position):
                 if event.kind == "metrics":  # a resumed run repeats the steps after its last checkpoint
@@ -162,17 +151,16 @@ def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
                     event = replace(event, data={"step": step, "values": new})
                 elif event.kind in ("started", *ENDS):
                     has_ended = event.kind != "started"
-                    result = result_of(about.run_id) if event.kind == "finished" and about.is_result else None
-                    if result is not None:
+                    if event.kind == "finished" and about.is_result and (result := read_run(about.run_id).result):
                         from cse_cli.analysis.draw import draw_figures
 
                         if draw_figures(result) is not None:
                             events.append(Event("file", event.time, {"name": "figures"}))
                 position = end
                 events.append(event)
-            if events and killed and not has_ended:
-                events.append(Event("lost", max(event.time for event in events), {}))
             if events:
+                if killed and not has_ended:
+                    events.append(Event("lost", max(event.time for event in events), {}))
                 mirror.send(events)
                 state.size = position if has_ended or killed else 0
                 write_atomically(state_file(about.run_id, kind.name), state.model_dump_json())
@@ -185,8 +173,7 @@ def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
 def send_missing(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]:
     """Send the runs that a mirror does not have completely, oldest first. Skip those that another process sends.
 
-    Yields:
-        Each run that was sent, with the error that interrupted it, or None.
+    Yield each run that was sent, with the error that interrupted it, or None.
     """
     uri, incomplete = kind.connect(), []
     for run_id in recorded_ids():

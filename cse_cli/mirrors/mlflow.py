@@ -171,10 +171,8 @@ class MlflowMirror(Mirror):
     def _link(self, place: str, folder: Path) -> bool:
         """Replace an artifact directory by a symbolic link to a directory of the record, which is deleted with it.
 
-        Links inside the artifact directory are not possible, because MLflow rejects links that lead out of it.
-
-        Returns:
-            False if a server stores the artifacts.
+        Links inside the artifact directory are not possible, because MLflow rejects links that lead out of it. Return
+        False if a server stores the artifacts.
         """
         address = urlparse(place)
         if is_remote() or address.scheme not in ("", "file"):
@@ -261,15 +259,16 @@ def hard_link(source: Path, target: Path) -> None:
 
 
 def _tags(event: Event) -> dict[str, str]:
-    values = event.data.get("values", {})
-    if event.kind == "tags":
-        return dict(values)
-    if event.kind == "started":
-        return {f"cse.{name}": str(event.data[name]) for name in ("host", "device") if event.data.get(name)}
-    if event.kind == "metrics" and "eval/avg" in values:
-        return {"avg": f"{values['eval/avg']:.2f}"}
-    if event.kind in _STATUS:
-        return {"cse.state": event.kind.upper(), "cse.reason": str(event.data.get("reason", ""))}
+    data, values = event.data, event.data.get("values", {})
+    match event.kind:
+        case "tags":
+            return dict(values)
+        case "started":
+            return {f"cse.{name}": str(data[name]) for name in ("host", "device") if data.get(name)}
+        case "metrics" if "eval/avg" in values:
+            return {"avg": f"{values['eval/avg']:.2f}"}
+        case kind if kind in _STATUS:
+            return {"cse.state": kind.upper(), "cse.reason": str(data.get("reason", ""))}
     return {}
 
 

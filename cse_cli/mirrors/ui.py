@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from importlib.metadata import distributions
 from tempfile import TemporaryFile
-from typing import NamedTuple, TextIO
+from typing import Any, TextIO
 
 from cse_cli.core.console import write_json
 from cse_cli.core.environment import without_password
@@ -32,56 +32,32 @@ _REMOVED_VARIABLES = (
 )
 
 
-class Sent(NamedTuple):
-    """Number of runs that one mirror was sent, and those that it was not."""
-
-    mirror: str
-    sent: int
-    """Number of runs."""
-    failed: dict[str, str]
-    """ID of a run whose events were not all sent → reason."""
-
-
 def sync(*, json_: bool = False) -> None:
-    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely, and print what was sent.
-
-    Raises:
-        CseError: If CSE_MIRRORS selects no mirror.
-        TrackingError: If some events were not sent.
-    """
+    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely, and print what was sent."""
     names = configured()
     if not names:
         raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
     found = [_send(name, None if json_ else sys.stdout) for name in names]
     if json_:
-        write_json({"mirrors": [one._asdict() for one in found]})
-    if failed := [one.mirror for one in found if one.failed]:
+        write_json({"mirrors": found})
+    if failed := [one["mirror"] for one in found if one["failed"]]:
         problem = f"some events were not sent to {' and '.join(failed)}"
         raise TrackingError(problem, "fix the cause above, then run `cse runs sync` again", code="mirrors.not_sent")
 
 
-def _send(name: str, out: TextIO | None) -> Sent:
-    """Send the missing runs, and print which were not sent and how many were."""
+def _send(name: str, out: TextIO | None) -> dict[str, Any]:
+    """Send the missing runs, and print and return which were not sent and how many were."""
     found = list(send_missing(load(name)))
     failed = [(about, reason(error)) for about, error in found if error is not None]
     sent = len(found) - len(failed)
     if out is not None:
         out.writelines(f"{about.short} ({about.name}): {why}\n" for about, why in failed)
         out.write(f"{name}: {counted(sent, 'run')} sent\n" if found else f"{name}: up to date\n")
-    return Sent(name, sent, {about.run_id: why for about, why in failed})
+    return {"mirror": name, "sent": sent, "failed": {about.run_id: why for about, why in failed}}
 
 
 def serve(port: int | None, *, browser: bool) -> None:
-    """Open the MLflow UI on this machine until Ctrl-C.
-
-    Args:
-        port: Port, or None for a free one from 5000 up.
-        browser: Whether to open the page in a browser.
-
-    Raises:
-        CseError: If MLflow's server is not installed.
-        TrackingError: If the port is in use, or the server does not start.
-    """
+    """Open the MLflow UI on this machine until Ctrl-C. Without a port, it has a free one from 5000 up."""
     from cse_cli.mirrors import mlflow as store
 
     if not store.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny

@@ -29,9 +29,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
 
 
-def show_details(run_id: str, *, everything: bool = False, json_: bool = False) -> None:
+def show_details(run: RecordedRun, *, everything: bool = False, json_: bool = False) -> None:
     """Print the results of a run, or all its recorded facts as text or as one JSON document."""
-    run = read_run(run_id)
     document = _document(run)
     if json_:
         write_json({"run": document}, RUNS_SCHEMA)
@@ -99,22 +98,14 @@ def _print(run: RecordedRun, document: Mapping[str, Any], everything: bool) -> N
         scored = {"scores": run.result.scores, "before training": run.result.untrained}
         scored |= {WORD_OVERLAP: run.result.word_overlap}
     for title, scores in scored.items():
-        _section(
-            console,
-            title,
-            [
-                (name, "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values)))
-                for name, values in scores.items()
-            ],
-        )
-    curves = document["curves"]
-    lines = []
+        shown = {key: _leading(values) for key, values in scores.items()}
+        lines = [(key, "  ".join(f"{one} {scores[key][one]:.2f}" for one in names)) for key, names in shown.items()]
+        _section(console, title, lines)
+    curves, lines = document["curves"], []
     for key in _leading(curves):
-        if not (everything or key == "train/loss") and key.startswith(("health/", "loss/", "speed/", "train/")):
-            continue
-        points = [value for _, value in curves[key]]
-        line = f"{sparkline(points)}  {points[0]:.4g} → {points[-1]:.4g}  ({len(points)} points)"
-        lines.append((key, line))
+        if everything or key == "train/loss" or not key.startswith(("health/", "loss/", "speed/", "train/")):
+            points = [value for _, value in curves[key]]
+            lines.append((key, f"{sparkline(points)}  {points[0]:.4g} → {points[-1]:.4g}  ({len(points)} points)"))
     _section(console, "curves", lines)
     _section(console, "changed settings", [(change, "") for change in run.about.changes])
     _section(console, "tags", sorted({**run.tags, **run.about.tags}.items()))
@@ -210,11 +201,8 @@ def print_log(name: str, *, follow: bool = False, json_: bool = False) -> None:
             break
         time.sleep(_POLL_SECONDS)
     if not position:
-        raise MissingError(
-            f"run {run.about.short} has no log: it did not start",
-            f"show the record: cse runs show {run.about.short}",
-            code="runs.no_log",
-        )
+        message = f"run {run.about.short} has no log: it did not start"
+        raise MissingError(message, f"show the record: cse runs show {run.about.short}", code="runs.no_log")
     if not json_ and (output := log_of(run.run_id)).exists():
         sys.stdout.write(output.read_text(encoding="utf-8", errors="replace"))
 
@@ -238,8 +226,8 @@ def _text(event: Event) -> str:
             return f"warning: {data['text']}"
         case "halted":
             return str(data["reason"])
-    if event.kind in ENDS:
-        action = f"\n  → {data['action']}" if data.get("action") else ""
-        reason = data.get("message") or data.get("reason")
-        return f"{event.kind}: {reason}{action}" if reason else event.kind
+        case kind if kind in ENDS:
+            action = f"\n  → {data['action']}" if data.get("action") else ""
+            reason = data.get("message") or data.get("reason")
+            return f"{kind}: {reason}{action}" if reason else kind
     return ""

@@ -52,16 +52,13 @@ class Pruned(Exception):  # noqa: N818 - not an error
 
 @dataclass(frozen=True)
 class Event:
-    """One event.
+    """One event. `time` is in seconds since 1970.
 
-    Args:
-        kind: "started" (host, pid, command, device, precision, hint, sentences, step, steps), "progress" (what, done,
-            total) of slow work, "metrics" (step, values), "system" (values), "tags" (values), "dataset" (name, digest,
-            context, source), "warning" (text), "evaluated" (step, scores, best), "checkpoint" (step), "halted" (reason)
-            before the last step, "file" (name), "model" (name, title, about), or one of `ENDS` (reason). "failed" also
-            has the error (type, message, action, code).
-        time: Seconds since 1970.
-        data: Everything else.
+    Kinds and their data: "started" (host, pid, command, device, precision, hint, sentences, step, steps), "progress"
+    (what, done, total) of slow work, "metrics" (step, values), "system" (values), "tags" (values), "dataset" (name,
+    digest, context, source), "warning" (text), "evaluated" (step, scores, best), "checkpoint" (step), "halted" (reason)
+    before the last step, "file" (name), "model" (name, title, about), or one of `ENDS` (reason). "failed" also has the
+    error (type, message, action, code).
     """
 
     kind: str
@@ -153,20 +150,16 @@ def _plain(value: Any) -> Any:
 class History:
     """Everything that the events of a run contain, with repeated steps of a resumed run counted once.
 
-    Args:
-        starts: "started" events, the newest last.
-        end: Last event that ended the run, or None while it runs or if its process was killed.
-        metrics: Metric → step → value.
-        system: Measurement of the machine → time → value.
-        evaluated: Step → scores of the selecting evaluator.
-        checkpoint: Step of the last checkpoint.
-        damaged: Number of lines that could not be read.
+    `starts` are "started" events. `end` is the last event that ended the run, or None while it runs or if its process
+    was killed. `checkpoint` is the step of the last one, and `damaged` the number of lines that could not be read.
     """
 
     starts: list[Event] = field(default_factory=list)
     end: Event | None = None
     metrics: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Metric → step → value."""
     system: dict[str, dict[float, float]] = field(default_factory=dict)
+    """Measurement of the machine → time → value."""
     tags: dict[str, str] = field(default_factory=dict)
     datasets: list[dict[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -182,35 +175,32 @@ class History:
 
     def add(self, event: Event) -> None:
         """Add the next event. Events of an unknown kind and events with invalid values count as damaged."""
+        data = event.data
         try:
-            if event.kind == "started":
-                self.starts.append(event)
-                self.end = None
-            elif event.kind in ENDS:
-                self.end = event
-            elif event.kind in _FIELDS:
-                self._add(event.kind, event.data, event.time)
-            else:
-                self.damaged += 1
+            match event.kind:
+                case "started":
+                    self.starts.append(event)
+                    self.end = None
+                case "metrics":
+                    _add_points(self.metrics, int(data["step"]), data["values"])
+                case "system":
+                    _add_points(self.system, event.time, data["values"])
+                case "tags":
+                    self.tags |= data["values"]
+                case "dataset":
+                    self.datasets.append(data)
+                case "warning":
+                    self.warnings.append(data["text"])
+                case "evaluated":
+                    self.evaluated[int(data["step"])] = {key: float(value) for key, value in data["scores"].items()}
+                case "checkpoint":
+                    self.checkpoint = int(data["step"])
+                case kind if kind in ENDS:
+                    self.end = event
+                case kind if kind not in _FIELDS:
+                    self.damaged += 1
         except (ValueError, TypeError, AttributeError, OverflowError):
             self.damaged += 1
-
-    def _add(self, kind: str, data: dict[str, Any], moment: float) -> None:
-        match kind:
-            case "metrics":
-                _add_points(self.metrics, int(data["step"]), data["values"])
-            case "system":
-                _add_points(self.system, moment, data["values"])
-            case "tags":
-                self.tags |= data["values"]
-            case "dataset":
-                self.datasets.append(data)
-            case "warning":
-                self.warnings.append(data["text"])
-            case "evaluated":
-                self.evaluated[int(data["step"])] = {key: float(value) for key, value in data["scores"].items()}
-            case "checkpoint":
-                self.checkpoint = int(data["step"])
 
 
 def _add_points(series: dict[str, dict[Any, float]], place: float, values: Mapping[str, Any]) -> None:

@@ -24,10 +24,10 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Plan
 from cse_cli.core.paths import runs
 from cse_cli.runs import plans
+from cse_cli.runs.control import with_children
 from cse_cli.runs.events import FILE, read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, parse_result
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of
-from cse_cli.runs.removal import with_children
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.machinery.validation import describe
 from registry.paths import make_folder, write_atomically
@@ -46,26 +46,18 @@ _MOST_BYTES = 2**30
 def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[RecordedRun], int]:
     """Return the finished runs of these names (with child runs) or studies, or all, and the number of skipped runs."""
     known = all_runs()
-    found = with_children([find_run(name, known) for name in names], known)
+    found = with_children([find_run(name, known) for name in names], known) if names or studies else known
     for study in studies:
         of_study = [run for run in known if run.about.study == study or run.about.study.startswith(f"{study}/")]
         if not of_study:
             started = {run.about.study.rsplit("/", 2)[0] for run in known} - {""}
-            raise UnknownNameError(
-                f"--study: no run of a study '{study}' in {runs()}.{suggestion(study, started)}",
-                "list all runs: cse runs ls",
-                code="runs.unknown_study",
-            )
+            message = f"--study: no run of a study '{study}' in {runs()}.{suggestion(study, started)}"
+            raise UnknownNameError(message, "list all runs: cse runs ls", code="runs.unknown_study")
         found += [run for run in of_study if run not in found]
-    if not names and not studies:
-        found = known
     finished = [run for run in found if run.end == "finished" and run.unreadable is None]
     if not finished:
-        raise CseError(
-            "no finished run to export",
-            "list finished runs: cse runs ls --status finished",
-            code="runs.nothing_to_export",
-        )
+        action = "list finished runs: cse runs ls --status finished"
+        raise CseError("no finished run to export", action, code="runs.nothing_to_export")
     return finished, len(found) - len(finished)
 
 
@@ -103,9 +95,8 @@ def import_runs(file: Path) -> tuple[int, int]:
     Each run is imported completely or not at all.
     """
     if not file.exists():
-        raise CseError(
-            f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
-        )
+        message = f"archive {file} does not exist"
+        raise CseError(message, "use a file from `cse runs export`", code="runs.missing_archive")
     with _opened(file) as archive:
         members = _members(archive, file)
         new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
@@ -115,9 +106,10 @@ def import_runs(file: Path) -> tuple[int, int]:
                 for name, member in names.items():
                     make_folder((draft / name).parent)
                     (draft / name).write_bytes(archive.read(member))
-                adopt(draft, run_id, f"archive {file.name}")
-            except CseError as error:
-                raise _not_an_archive(file, f"run {run_id}: {error.message}") from error
+                _adopt(draft, run_id, f"archive {file.name}")
+            except (FileNotFoundError, ValueError, TypeError) as error:
+                why = describe(error) if isinstance(error, ValidationError) else str(error)
+                raise _not_an_archive(file, f"run {run_id}: {why}") from error
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
         if PLANS in archive.namelist():
@@ -153,24 +145,16 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
     return found
 
 
-def adopt(draft: Path, run_id: str, origin: str) -> None:
-    """Check a finished record from elsewhere, note its `origin`, and move it to its place.
-
-    The error of a damaged record has no next action: the caller names the source.
-    """
-    try:
-        text = (draft / ABOUT).read_text(encoding="utf-8")
-        about = About.of_toml(text)
-        if about.run_id != run_id:
-            raise ValueError(f"{ABOUT} describes run {about.run_id}")
-        if not about.summary:
-            parse_result(about, (draft / RESULT).read_text(encoding="utf-8"))
-        history = read_history(draft)
-        if history.damaged or history.end is None or history.end.kind != "finished":
-            raise ValueError(f"{FILE} is damaged, or the run is not finished")
-    except (OSError, ValueError, TypeError) as error:
-        why = describe(error) if isinstance(error, ValidationError) else str(error)
-        raise CseError(why, code="runs.damaged_record") from error
+def _adopt(draft: Path, run_id: str, origin: str) -> None:
+    """Check a finished record from elsewhere, note its `origin`, and move it to its place."""
+    text = (draft / ABOUT).read_text(encoding="utf-8")
+    about, history = About.of_toml(text), read_history(draft)
+    if about.run_id != run_id:
+        raise ValueError(f"{ABOUT} describes run {about.run_id}")
+    if not about.summary:
+        parse_result(about, (draft / RESULT).read_text(encoding="utf-8"))
+    if history.damaged or history.end is None or history.end.kind != "finished":
+        raise ValueError(f"{FILE} is damaged, or the run is not finished")
     if (plan := tomllib.loads(text).get("plan")) is not None:  # of version 0.1
         plans.record_plan(about.experiment, Plan.model_validate(plan))
     write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())
@@ -178,8 +162,5 @@ def adopt(draft: Path, run_id: str, origin: str) -> None:
 
 
 def _not_an_archive(file: Path, why: str) -> CseError:
-    return CseError(
-        f"{file} is not an archive of runs, or it is damaged: {why}",
-        "export the runs again: cse runs export FILE",
-        code="runs.invalid_archive",
-    )
+    message = f"{file} is not an archive of runs, or it is damaged: {why}"
+    return CseError(message, "export the runs again: cse runs export FILE", code="runs.invalid_archive")

@@ -51,16 +51,9 @@ _unsaved: set[str] = set()
 class RecordedRun:
     """A run as its directory describes it.
 
-    Args:
-        end: Kind of the event that ended it, or None while it runs or if its process was killed.
-        reason: Why it ended, one line.
-        host: Machine and process that started it last.
-        started: Time of its first start.
-        ended: Time of its end, or None.
-        tags: Tags set during the run.
-        damaged: Number of lines of `events.jsonl` that cannot be read.
-        result_text: Content of `result.json` of a finished run, if it is valid, or None.
-        unreadable: Reason for which the result of a finished run cannot be read, or None.
+    `end` is the kind of the event that ended it, or None while it runs or if its process was killed. `host` names
+    machine and process that started it last. `damaged` is the number of lines of `events.jsonl` that cannot be read. A
+    finished run has `result_text`, the content of `result.json`, or the reason why it is `unreadable`.
     """
 
     about: About
@@ -97,8 +90,7 @@ class RecordedRun:
                 held = time.time() - changed < SILENT_SECONDS
         if held:
             return "RUNNING"
-        end = last_end(self.run_id)  # it may have ended after it was read
-        return end.upper() if end is not None else "LOST"  # type: ignore[return-value]
+        return (last_end(self.run_id) or "lost").upper()  # type: ignore[return-value]  # it may have ended since
 
     @cached_property
     def result(self) -> Result | None:
@@ -130,16 +122,8 @@ class RecordedRun:
         return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
-@dataclass(frozen=True)
-class Index:
-    """All readable runs, newest first, and the ID of each run whose `run.toml` cannot be read → why."""
-
-    runs: list[RecordedRun]
-    damaged: dict[str, str]
-
-
-def read_index() -> Index:
-    """Return all recorded runs."""
+def read_index() -> tuple[list[RecordedRun], dict[str, str]]:
+    """Return all readable runs, newest first, and the ID of each run whose `run.toml` cannot be read → why."""
     file, run_ids = paths.cache() / "runs.json", recorded_ids()
     known = _known(file)
     found: list[RecordedRun] = []
@@ -165,15 +149,15 @@ def read_index() -> Index:
         content = _entries().dump_json(kept, exclude_defaults=True)
         with suppress(OSError):  # `cse` also reads a read-only state directory and one on a full disk
             write_atomically(file, b"%s\n%s" % (__version__.encode(), content))
-    return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged)
+    return sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged
 
 
 def all_runs() -> list[RecordedRun]:
     """Return all recorded runs, newest first. A run whose `run.toml` cannot be read is skipped with a warning."""
-    index = read_index()
-    for run_id, why in index.damaged.items():
+    found, damaged = read_index()
+    for run_id, why in damaged.items():
         sys.stderr.write(f"warning: skipping run {run_id[:8]}: {why}\n")
-    return index.runs
+    return found
 
 
 def finished_runs() -> list[RecordedRun]:
@@ -227,8 +211,7 @@ def asked(about: About) -> dict[str, Any]:
 def parse_result(about: About, text: str) -> Result:
     """Return the result of a run from the text of its `result.json`.
 
-    Raises:
-        ValueError: If it is damaged or from another version of cse.
+    `ValueError`: it is damaged or from another version of cse.
     """
     return Result.model_validate({**asked(about), **json.loads(text)})
 
@@ -245,11 +228,6 @@ def _read_result(about: About) -> tuple[str | None, str | None]:
     return text, None
 
 
-def result_of(run_id: str) -> Result | None:
-    """Return the result of a finished run, or None if it has none."""
-    return read_run(run_id).result
-
-
 def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) -> RecordedRun:
     """Return the run with this ID prefix or name."""
     known = list(all_runs() if among is None else among)
@@ -259,17 +237,11 @@ def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) ->
         return matching[0]
     if prefix_or_name and matching:
         listed = ", ".join(f"{run.about.short} ({run.name})" for run in matching[:5])
-        raise UnknownNameError(
-            f"'{prefix_or_name}' matches {len(matching)} runs: {listed}",
-            "use more characters of the ID",
-            code="runs.ambiguous_run",
-        )
+        message = f"'{prefix_or_name}' matches {len(matching)} runs: {listed}"
+        raise UnknownNameError(message, "use more characters of the ID", code="runs.ambiguous_run")
     near = suggestion(prefix_or_name, [name for run in known for name in (run.name, run.about.short)])
-    raise UnknownNameError(
-        f"run '{prefix_or_name}' does not exist in {runs()}.{near}",
-        "list all runs: cse runs ls",
-        code="runs.unknown_run",
-    )
+    message = f"run '{prefix_or_name}' does not exist in {runs()}.{near}"
+    raise UnknownNameError(message, "list all runs: cse runs ls", code="runs.unknown_run")
 
 
 def recorded_ids() -> list[str]:

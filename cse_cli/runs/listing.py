@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Any
 
 from rich.markup import escape
@@ -41,34 +40,26 @@ def select_runs(
     tags: Sequence[str] = (),
     since: str | None = None,
     sort: str = "started",
-    limit: int | None = None,
 ) -> list[RecordedRun]:
     """Return the runs that match all options of `cse runs ls`, in order."""
     if status is not None and status.upper() not in STATES:
-        raise UnknownNameError(
-            f"--status: '{status}' is not a status.{suggestion(status.upper(), STATES)}",
-            f"use {', '.join(STATES).lower()}",
-            code="runs.unknown_status",
-        )
+        message = f"--status: '{status}' is not a status.{suggestion(status.upper(), STATES)}"
+        raise UnknownNameError(message, f"use {', '.join(STATES).lower()}", code="runs.unknown_status")
     if sort not in _ORDERS:
-        raise UnknownNameError(
-            f"--sort: '{sort}' is not a column.{suggestion(sort, _ORDERS)}",
-            f"use {', '.join(_ORDERS)}",
-            code="runs.unknown_order",
-        )
+        message = f"--sort: '{sort}' is not a column.{suggestion(sort, _ORDERS)}"
+        raise UnknownNameError(message, f"use {', '.join(_ORDERS)}", code="runs.unknown_order")
     earliest = None if since is None else parse_since(since)
+    parts = [tag.partition("=") for tag in tags]
     found = [
         run
         for run in all_runs()
         if (recipe is None or fnmatchcase(run.about.recipe, recipe))
         and (earliest is None or run.about.created >= earliest)
-        and all(
-            key in run.about.tags and (not equals or run.about.tags[key] == value)
-            for key, equals, value in (tag.partition("=") for tag in tags)
-        )
+        and all(key in run.about.tags for key, _, _ in parts)
+        and all(run.about.tags[key] == value for key, equals, value in parts if equals)
         and (status is None or run.state == status.upper())
     ]
-    return sorted(found, key=lambda run: _sort_key(run, sort))[:limit]
+    return sorted(found, key=lambda run: _sort_key(run, sort))
 
 
 def fold_trials(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], Counter[str]]:
@@ -79,16 +70,13 @@ def fold_trials(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], Counter
 
 def parse_since(text: str) -> datetime:
     """Return the time of "2026-11-21", "2026-11-21 14:00", or "2d" and "3h" (ago)."""
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        pass
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration("--since", text))
     except (CseError, OverflowError):
-        raise CseError(
-            f"--since: '{text}' is not a date or duration", "use 2026-11-21, 3h or 2d", code="runs.invalid_time"
-        ) from None
+        message = f"--since: '{text}' is not a date or duration"
+        raise CseError(message, "use 2026-11-21, 3h or 2d", code="runs.invalid_time") from None
 
 
 def _sort_key(run: RecordedRun, order: str) -> tuple[Any, ...]:
@@ -176,7 +164,7 @@ def write_runs_json(runs: Sequence[RecordedRun]) -> None:
     write_json({"runs": [to_document(run) for run in runs]}, RUNS_SCHEMA)
 
 
-def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int] = MappingProxyType({})) -> None:
+def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int]) -> None:
     """Print one line for each run: a table in a terminal, tab-separated values in a pipe.
 
     `folded` maps each search to the number of its trials that are not listed.
@@ -192,7 +180,7 @@ def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int] = MappingP
             console.print(f"{run.about.short}: {escape(text)}")
 
 
-def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = MappingProxyType({})) -> Table:
+def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int]) -> Table:
     columns, names = _TABLE, _names(runs, folded)
     if width < _NARROW:
         omitted = ("seconds", "started") if width < _NARROWEST else ("seconds",)
@@ -230,15 +218,10 @@ def _cells(run: RecordedRun) -> dict[str, str]:
     document = to_document(run)
     cells = document | {
         "run": run.run_id,
-        "dev": _number(document["dev"], 2),
-        "test avg": _number(document["test"], 2),
-        "gain": _number(document["gain"], 2),
-        "seconds": _number(document["seconds"], 1),
+        "test avg": document["test"],
         "started": run.about.created.isoformat(timespec="seconds"),
         "changed": "; ".join(run.about.changes),
     }
+    for name, digits in (("dev", 2), ("test avg", 2), ("gain", 2), ("seconds", 1)):
+        cells[name] = "" if cells[name] is None else f"{cells[name]:.{digits}f}"
     return {heading: " ".join(cells[heading].split()) for heading in _COLUMNS}
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"

@@ -58,15 +58,12 @@ MODEL = "model"
 
 
 class About(BaseModel):
-    """Contents of `run.toml`.
+    """Contents of `run.toml`. The record of a search has neither recipe nor seed, precision and identity.
 
     Args:
-        run_id: ID of the run, and name of its directory.
         name: Display name. It does not have to be unique.
-        recipe: Name or path by which the recipe was requested. Empty for the record of a search.
+        recipe: Name or path by which the recipe was requested.
         source: Absolute path of the recipe's file.
-        seed: Seed of the run, or None for the record of a search.
-        created: Time at which the record was created.
         group: Group of related runs: the experiment in MLflow.
         parent: ID of the parent run, such as the record of a search.
         study: Cell of a study that the run belongs to.
@@ -78,18 +75,12 @@ class About(BaseModel):
         summary: "tuning" or "seeds" for a record that summarizes others and has no result.
         changes: Changes by `--set` and `--unset`, such as "train.steps=10" or "no queue".
         tags: Tags of the user (`--tag`).
-        note: Description of the recipe.
-        method: Name of the method, from the recipe's title.
-        encoder: Name of the model of the scored encoder.
-        data: Name of the training text.
         paper: Reported row that the recipe reproduces: "paper/table/row".
         test_selected: Whether a test split selects the state.
         limited: Whether `evaluate.limit` reduces the evaluation data, so that the scores are not comparable.
-        precision: Precision of the run, in which it resumes. Empty for the record of a search.
+        precision: Precision of the run, in which it resumes.
         commits: Repository on the Hub → commit that the run uses.
         git: Commit of the recipe's repository. Empty if it is not in one.
-        plugins: Paths of the plug-in files that contain components of the recipe.
-        identity: Identity of the experiment, or None for the record of a search.
         pulled: Source of an imported record, such as "archive paper.zip", otherwise empty.
     """
 
@@ -188,10 +179,10 @@ def read_about(run_id: str) -> About:
     file = folder_of(run_id) / ABOUT
     try:
         about = About.of_toml(file.read_text(encoding="utf-8"))
+        if about.run_id != run_id:  # the directory was copied
+            raise ValueError(f"it describes run {about.run_id}")
     except (OSError, ValueError) as error:
-        raise _unreadable(file, str(error)) from error
-    if about.run_id != run_id:  # the directory was copied
-        raise _unreadable(file, f"it describes run {about.run_id}")
+        raise _unreadable(file, error) from error
     return about
 
 
@@ -201,10 +192,10 @@ def read_recipe(run_id: str) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _unreadable(file, str(error)) from error
+        raise _unreadable(file, error) from error
 
 
-def _unreadable(file: Path, why: str) -> CseError:
+def _unreadable(file: Path, why: Exception) -> CseError:
     return CseError(
         f"{file} is missing, damaged or from another version of cse: {why}",
         f"restore it from a backup, or delete {file.parent} and run the recipe again",
@@ -215,12 +206,9 @@ def _unreadable(file: Path, why: str) -> CseError:
 class RunRecord:
     """The run that this process executes: writer of its events and files.
 
-    Args:
-        run_id: ID of the run.
-        lock: Lock of the run, which this process holds. Without it, nothing is written: in the other processes of the
-            run, and in training outside a run.
-        listener: Function that receives every event. If another process reads the events instead, it equals None.
-        is_trial: Whether a search decides after each dev score whether the run continues.
+    It holds the lock of the run. Without a lock, nothing is written: in the other processes of the run, and in training
+    outside a run. The listener receives every event, unless another process reads them. After each dev score of a
+    trial, its search decides whether it continues.
     """
 
     def __init__(
@@ -241,14 +229,10 @@ class RunRecord:
 
     def started(self, step: int = 0, steps: int = 0, **data: Any) -> None:
         """Record that the run starts, or resumes after `step` of `steps` steps."""
-        for name in (STOP, SEEN):  # an earlier request is void
-            (self.path / name).unlink(missing_ok=True)
+        self._delete_requests()
         command = shlex.join(["cse", *sys.argv[1:]])
-        if self._log is not None:
-            place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
-            self._log.append("started", **place, **data, step=step, steps=steps)
-        if self._listener is not None:
-            self._listener("started", {**data, "step": step, "steps": steps})
+        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
+        self.event("started", **place, **data, step=step, steps=steps)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step."""
@@ -264,11 +248,7 @@ class RunRecord:
             self._listener("progress", {"what": what, "done": done, "total": total})
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Record the scores of the selecting evaluator at a step. The run of a trial then waits for the search.
-
-        Raises:
-            Pruned: If the search ends the trial.
-        """
+        """Record the scores of the selecting evaluator at a step. A search may then end a trial (`Pruned`)."""
         self.event("evaluated", step=step, scores=dict(scores), best=best)
         if self._log is None or not self.is_trial:
             return
@@ -280,11 +260,7 @@ class RunRecord:
         self._stop_if_requested()
 
     def stop_if_requested(self) -> None:
-        """End the run between two steps if its stop file exists, which is looked for once a second.
-
-        Raises:
-            StopRequested: After `cse runs stop`.
-        """
+        """End the run between two steps after `cse runs stop`. Its file is looked for once a second."""
         if self._log is not None and time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self._stop_if_requested()
@@ -322,9 +298,12 @@ class RunRecord:
         self.sync()
         if kind in ("finished", "pruned"):
             delete_checkpoints(self.run_id)
+        self._delete_requests()
+        self.close()
+
+    def _delete_requests(self) -> None:
         for name in (STOP, SEEN):
             (self.path / name).unlink(missing_ok=True)
-        self.close()
 
     def close(self) -> None:
         """Release the lock without recording an end."""
@@ -350,24 +329,9 @@ def answer(run_id: str, step: int) -> None:
     (folder_of(run_id) / SEEN).write_text(str(step), encoding="utf-8")
 
 
-def unrecorded() -> RunRecord:
-    """Return a record without a file, for training outside a run."""
-    return RunRecord("unrecorded", None)
-
-
-def lock_of(run_id: str) -> Path:
-    """Return the file that the process of a run locks."""
-    return folder_of(run_id) / LOCK
-
-
-def claim_of(run_id: str) -> Path:
-    """Return the file that the process which starts a run locks, until the run has ended."""
-    return folder_of(run_id) / CLAIM
-
-
 def is_busy(run_id: str) -> bool | None:
     """Return whether a process executes a run or is about to, or None if the file system has no locks."""
-    held = is_held(lock_of(run_id)), is_held(claim_of(run_id))
+    held = is_held(folder_of(run_id) / LOCK), is_held(folder_of(run_id) / CLAIM)
     return True if True in held else None if None in held else False
 
 
@@ -380,8 +344,7 @@ def delete_checkpoints(run_id: str) -> None:
     """Delete the checkpoints of a run that will not be resumed."""
     for pattern in ("*.pt", "*.partial"):
         for file in folder_of(run_id).glob(pattern):
-            with suppress(FileNotFoundError):
-                file.unlink()
+            file.unlink(missing_ok=True)
 
 
 def last_end(run_id: str) -> str | None:
@@ -393,20 +356,18 @@ def last_end(run_id: str) -> str | None:
 def model_of_run(run: str) -> str | None:
     """Return the model directory of the run with this ID prefix, or None if the run or model does not exist.
 
-    Plug-in files of the run are named, because the model may need them.
-
-    Raises:
-        MissingError: If the run exists without its model, for example because only its record was imported.
+    Plug-in files of the run are named, because the model may need them. A run that exists without its model, for
+    example because only its record was imported, is an error.
     """
-    for folder in runs().glob(f"{run}*") if len(run) >= 8 and run.isalnum() else ():
-        if not (folder / MODEL).is_dir():
-            message = f"run {run} has no saved model on this machine"
-            raise MissingError(message, f"train it again: cse run {folder / RECIPE} --again", code="runs.no_model")
-    matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
-    if len(matching) != 1:
+    found = list(runs().glob(f"{run}*")) if run.isalnum() else []
+    with_model = [folder for folder in found if (folder / MODEL).is_dir()]
+    if len(run) >= 8 and (without := [folder for folder in found if folder not in with_model]):
+        message = f"run {run} has no saved model on this machine"
+        raise MissingError(message, f"train it again: cse run {without[0] / RECIPE} --again", code="runs.no_model")
+    if len(with_model) != 1:
         return None
-    about = read_about(matching[0].parent.name)
+    about = read_about(with_model[0].name)
     for plugin in () if about.pulled else about.plugins:
         if Path(plugin).is_file():
             plugins.add(plugin)
-    return str(matching[0])
+    return str(with_model[0] / MODEL)

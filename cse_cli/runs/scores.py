@@ -39,13 +39,7 @@ def main_metric(result: Result) -> str | None:
 
 @dataclass(frozen=True)
 class Headline:
-    """One score of a run and that of its encoder before training.
-
-    Args:
-        metric: `avg` or `evaluator.metric`.
-        score: Score of the selected state.
-        untrained: Score before the first step, or None.
-    """
+    """One score of a run, and that of its encoder before training. `metric`: `avg` or `evaluator.metric`."""
 
     metric: str
     score: float

@@ -54,11 +54,9 @@ def ending(record: RunRecord) -> Iterator[None]:
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
             record.end("stopped")
             raise
-        known = (
-            error
-            if isinstance(error, CseError)
-            else RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
-        )
+        known = error
+        if not isinstance(known, CseError):
+            known = RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
         record.end(
             "failed", in_one_line(error), type=type(known).__name__, message=known.message, action=known.next_action,
             code=known.code,

@@ -28,7 +28,7 @@ from cse_cli.jobs.launch import POLL_SECONDS, lacks_checkpoint
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.problems import RecipeError
-from cse_cli.runs.claim import Busy, BusyError, Claimed, open_run
+from cse_cli.runs.claim import BusyError, Claimed, open_run
 from cse_cli.runs.events import End, Listener, Pruned, read_history
 from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, read_about, request_end
 from cse_cli.runs.signals import in_one_line, stop_if_asked
@@ -66,12 +66,8 @@ class Driver:
         self._base = config.load_base()
         train = self._base.recipe.train
         self._budget = stored_config(study).trials or TRIALS
-        self.study = study
-        self.config = config.model_copy(update={"trials": self._budget})
-        self.ran = 0
-        self._engine = engine
-        self._parent = parent
-        self._screen = screen
+        self.study, self.config, self.ran = study, config.model_copy(update={"trials": self._budget}), 0
+        self._engine, self._parent, self._screen = engine, parent, screen
         self._points = points(config.parameters, self._budget if config.sampler == "grid" else None)
         self._until = math.inf if config.timeout is None else time.monotonic() + config.timeout
         self._open: dict[int, TrialRuns] = {}
@@ -89,9 +85,9 @@ class Driver:
             while ending is None or self._open:
                 stop_if_asked()
                 if (self._parent.path / STOP).exists():
-                    message = f"search '{self.config.name}' was stopped by `cse runs stop`"
-                    action = f"continue it: cse tune --resume {self.config.name}"
-                    raise StopRequested(message, action, code="tune.stopped")
+                    name = self.config.name
+                    action = f"continue it: cse tune --resume {name}"
+                    raise StopRequested(f"search '{name}' was stopped by `cse runs stop`", action, code="tune.stopped")
                 ending = self._begin_trials()
                 if self._waiting and not self._running:
                     time.sleep(POLL_SECONDS)
@@ -101,9 +97,8 @@ class Driver:
                 for run_id, end in self._engine.ended():
                     runs = self._running.pop(run_id)
                     if lacks_checkpoint(end, run_id):
-                        self._screen.warned(
-                            f"trial {runs.trial.number} starts again from its first step: {end.message}"
-                        )
+                        again = f"trial {runs.trial.number} starts again from its first step"
+                        self._screen.warned(f"{again}: {end.message}")
                         self._continue(runs)
                     else:
                         self._continue(runs, end)
@@ -144,10 +139,8 @@ class Driver:
             return True
         had = {key_of(trial.params) for trial in trials}
         invalid = [trial.params.items() for trial in trials if state(trial) == "invalid"]
-        left = []
-        for point in self._points:
-            if key_of(point) not in had and not any(params <= point.items() for params in invalid):
-                left.append(point)
+        new = [point for point in self._points if key_of(point) not in had]
+        left = [point for point in new if not any(params <= point.items() for params in invalid)]
         if left and self.config.sampler == "grid":
             self.study.enqueue_trial(left[0])
         elif left and _is_stuck(trials):
@@ -160,12 +153,11 @@ class Driver:
         self.study.sampler = make_sampler(config, len(trials))
         trial = self.study.ask()
         reason = self._choose_values(trial)
-        for other in trials:
-            is_known = other.number in self._open or state(other) is not None
-            if is_known and key_of(other.params) == key_of(trial.params):
-                trial.set_user_attr(SAME_AS, other.number)
-                self.study.tell(trial, state=TrialState.FAIL)
-                return
+        known = [other for other in trials if other.number in self._open or state(other) is not None]
+        if same := [other.number for other in known if key_of(other.params) == key_of(trial.params)]:
+            trial.set_user_attr(SAME_AS, same[0])
+            self.study.tell(trial, state=TrialState.FAIL)
+            return
         if reason is not None:
             trial.set_user_attr(REASON, reason)
             self._screen.trial_invalid(read_trial(self.study.tell(trial, state=TrialState.PRUNED)))
@@ -198,21 +190,19 @@ class Driver:
                 runs.take(ended)
             while (job := runs.next_job()) is not None:
                 claim = job.claim(self._engine.device)
-                if isinstance(claim, Busy):  # a worker of a killed process still ends the run
-                    return self._waiting.append(runs)
                 if isinstance(claim, Claimed):
                     runs.begin(claim.run_id)
                     show = self._screen.receiver(f"trial {runs.trial.number}", alone=self._engine.slots == 1)
                     self._running[claim.run_id] = runs
                     return self._engine.start(claim, runs.listener(claim.run_id, show))
-                runs.begin(claim.run.run_id)
-                if claim.run.result is None:
-                    raise Pruned(claim.run.reason)
-                runs.take(claim.run.result)
+                runs.begin(claim.run_id)
+                if claim.result is None:
+                    raise Pruned(claim.reason)
+                runs.take(claim.result)
             self._settle(runs, TrialState.COMPLETE, "finished")
         except Pruned as error:
             self._settle(runs, TrialState.PRUNED, "pruned", str(error))
-        except BusyError:
+        except BusyError:  # a worker of a killed process still ends the run
             self._waiting.append(runs)
         except Exception as error:
             own_fails = OWN in runs.trial.user_attrs and isinstance(error, CseError)
@@ -233,15 +223,12 @@ class Driver:
         best = kind == "finished" and self.study.best_trial.number == trial.number
         self._screen.trial_ended(trial, best, len(settled(trials)))
         if self._failures >= MOST_FAILURES and not any(one.state == TrialState.COMPLETE for one in trials):
-            raise RunFailedError(
-                f"{MOST_FAILURES} trials failed and none is complete. The last reason: {trial.reason}",
-                "run the recipe with `cse run`, or use a smaller range",
-                code="tune.all_trials_failed",
-            )
+            message = f"{MOST_FAILURES} trials failed and none is complete. The last reason: {trial.reason}"
+            action = "run the recipe with `cse run`, or use a smaller range"
+            raise RunFailedError(message, action, code="tune.all_trials_failed")
 
 
 def _is_stuck(trials: list[FrozenTrial]) -> bool:
-    """Return whether the last trial repeated the values of another one."""
     return bool(trials) and SAME_AS in trials[-1].user_attrs
 
 
@@ -249,10 +236,8 @@ class TrialRuns:
     """The runs of one trial. `scores`: those of its first seeds."""
 
     def __init__(self, config: SearchConfig, parent: About, trial: Trial) -> None:
-        self.trial = trial
-        self.scores: list[float] = []
-        self._config = config
-        self._parent = parent
+        self.trial, self.scores = trial, list[float]()
+        self._config, self._parent = config, parent
         self._summary: RunRecord | None = None
         self._last_run = ""
 
@@ -315,9 +300,7 @@ class TrialRuns:
     def take(self, result: Result) -> None:
         """Receive the result of the next seed's run: its score is the dev score of the selected checkpoint.
 
-        Raises:
-            Pruned: If the other trials are better with the same seeds.
-            RunFailedError: If the dev score is NaN.
+        If the other trials are better with the same seeds, this raises `Pruned`.
         """
         value = math.nan
         if result.selected_step is not None:

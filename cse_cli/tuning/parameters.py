@@ -163,7 +163,6 @@ def _declared(keys: Keys, model: type[BaseModel], owner: str) -> dict[str, Decla
 
 @cache  # a schema takes 7 ms, and a search needs about thirty again and again
 def _fields(model: type[BaseModel], owner: str) -> dict[str, Declaration]:
-    """Return name → declaration of every field."""
     schema = model.model_json_schema()["properties"]
     found = {}
     for name, field in model.model_fields.items():
@@ -186,15 +185,13 @@ def _fields(model: type[BaseModel], owner: str) -> dict[str, Declaration]:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter(Range):
-    """A searched parameter.
+    """A searched parameter, whose values go to `paths` of the recipe.
 
     Args:
         name: Unique name: its key in [tune] or its dotted path. Inside a chosen part, the names of part, component and
             parameter, such as "queue.fifo.length".
-        paths: Dotted paths of the recipe that take the value.
-        whole: Whether only whole numbers are accepted.
-        default: The recipe's value, or None if it is unset or differs between the paths. It may be outside the
-            range: the first trial has it anyway.
+        default: The recipe's value, or None if it is unset or differs between the paths. The first trial has it, even
+            if it is outside the range.
         source: Origin of the range, for messages.
         part: Whether the choices are parts: names of components, TOML tables, or False to omit the part.
         drops: Entries of [tune] that belong to the recipe's part and are removed with it.
@@ -264,11 +261,7 @@ def settings_of(
 
 
 def with_parts(loaded: LoadedRecipe, parts: Collection[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
-    """Return the recipe with the parts of a trial.
-
-    Raises:
-        RecipeError: If the parts are not compatible.
-    """
+    """Return the recipe with the parts of a trial. Parts that are not compatible are a `RecipeError`."""
     return changed(loaded, *settings_of(parts, values))
 
 

@@ -104,7 +104,6 @@ def _scatter(axes: Axes, trials: Sequence[Trial], x: dict[int, Any], y: dict[int
 
 
 def _scale(axes: Axes, parameter: Parameter, axis: str) -> None:
-    """Label an axis with a parameter, with its scale."""
     axes.set(**{f"{axis}label": parameter.name.rpartition(".")[2]})
     if parameter.log:
         axes.set(**{f"{axis}scale": "log"})

@@ -39,16 +39,11 @@ FEWEST = 4
 
 
 class Trial(BaseModel):
-    """One point of the space.
+    """One point of the space. `own`: it has the recipe's values.
 
-    Args:
-        number: Number in the search, from 0.
-        score: Dev score. For a pruned trial, the last one.
-        values: Parameter → value, or None if it is unset. Without the parameters that the trial does not have.
-        own: Whether it has the recipe's values.
-        seconds: Duration since it was last resumed.
-        reason: Why it failed, or why its parts are not compatible.
-        run_id: ID of its run, or with several seeds of the record that summarizes them.
+    `score` is the dev score, or the last one of a pruned trial. `values` lack the parameters that the trial does not
+    have. `seconds` count from when it was last resumed. `run_id` is that of its run, or with several seeds of their
+    summary.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,13 +61,10 @@ class Trial(BaseModel):
 class Verification(BaseModel):
     """Comparison of the best values with the recipe's values on seeds that the search has not used.
 
-    Args:
-        trial: Number of the trial with these values.
-        main: Metric that the search maximized.
-        paired: "evaluator.metric" → scores of the recipe's values (first) and of the best values (second) by seed.
-        looks: Numbers of seeds at which these values have been compared, this one included.
-        mode: "planned" if the seeds of both sides are exactly those of a plan that was recorded before the first of
-            them started. Otherwise the test holds however often seeds are added.
+    `paired` has the scores of the recipe's values (first) and of the best values (second) by seed for each metric,
+    `main` is the metric that the search maximized. `looks` are the numbers of seeds at which these values have been
+    compared. `mode` is "planned" if the seeds of both sides are exactly those of a plan that was recorded before the
+    first of them started. Otherwise the test holds however often seeds are added.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -130,17 +122,9 @@ class Verification(BaseModel):
 
 
 class Search(BaseModel):
-    """A search: settings, trials and findings.
+    """A search: settings, trials and findings. `recipe_hash` includes the settings that all trials share.
 
-    Args:
-        config: Settings. `trials` is the budget.
-        recipe_hash: Hash of the recipe with the settings that all trials share.
-        metric: Maximized "evaluator.metric", the mean over the seeds.
-        storage: File of the study.
-        importance: Parameter that all trials have → share of the score's variance. Empty with too few trials.
-        run_id: ID of the record of the search.
-        updated: End of the last trial, in ISO form.
-        verification: The last verification.
+    `importance` is each parameter's share of the score's variance, empty with too few trials.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -250,24 +234,15 @@ def read_trials(study: Study) -> list[Trial]:
 
 def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     """Return a trial as plain data. `unfinished` is the state of one that has not ended."""
-    if (became := state(trial)) is None:
-        return Trial(number=trial.number, state=unfinished, values=dict(trial.params))
+    became, values, known = state(trial), dict(trial.params), trial.user_attrs
+    if became is None:
+        return Trial(number=trial.number, state=unfinished, values=values)
     score = trial.value if became == "complete" else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
-    seconds = 0.0
-    if trial.datetime_complete is not None and trial.datetime_start is not None:
-        seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
-    return Trial(
-        number=trial.number,
-        values=dict(trial.params),
-        state=became,
-        score=score,
-        reason=trial.user_attrs.get(REASON),
-        seconds=seconds,
-        own=bool(trial.user_attrs.get(OWN)),
-        run_id=trial.user_attrs.get(RUN),
-    )
+    seconds = 0.0 if trial.duration is None else trial.duration.total_seconds()
+    about = {"reason": known.get(REASON), "own": bool(known.get(OWN)), "run_id": known.get(RUN)}
+    return Trial(number=trial.number, values=values, state=became, score=score, seconds=seconds, **about)
 
 
 def importances(study: Study) -> dict[str, float]:

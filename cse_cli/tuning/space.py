@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import tomlkit
-
-from cse_cli.recipe.keys import is_ending, is_list_of_parts
+from cse_cli.recipe.keys import inline, is_ending, is_list_of_parts
 from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.schema import Recipe, TuneRange
@@ -54,15 +52,10 @@ _PARTS_FORM = """for example --choices 'queue=[false, { name = "fifo", view = "a
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A parameter that can be searched.
+    """A parameter that can be searched, in the recipe that has it, with the declarations of this recipe.
 
-    Args:
-        name: Unique name. Inside a part, the names of part, component and parameter, such as "queue.fifo.length".
-        table: Its paths, and its range if [tune] has one.
-        loaded: Recipe that has it.
-        known: Declarations of that recipe.
-        part: Part that contains it, or None.
-        choices: Choices of this part that have the parameter and do not set it themselves.
+    Inside a `part`, its name has the names of part, component and parameter, such as "queue.fifo.length". `choices` of
+    the part have the parameter and do not set it themselves.
     """
 
     name: str
@@ -83,14 +76,8 @@ def search_space(
 ) -> tuple[Parameter, ...]:
     """Return the parameters to search. Parts are first: they decide which other parameters a trial has.
 
-    Args:
-        loaded: The recipe.
-        names: Strings of `--param`, each with one name or several separated by commas.
-        ranges: Strings of `--range`, each with "name=" before it if there are several parameters.
-        choices: Strings of `--choices`, in the same form.
-
-    Raises:
-        CseError: If no parameter is named, a name is unknown or ambiguous, or a range is missing or not valid.
+    `names`, `ranges` and `choices` are the strings of `--param`, `--range` and `--choices`. The latter two have "name="
+    before the values if there are several parameters.
     """
     known = declarations(loaded.recipe)
     typed = [name.strip() for text in names for name in text.split(",") if name.strip()]
@@ -202,12 +189,10 @@ def _find_own(recipe: Recipe, known: Mapping[str, Declaration], name: str) -> tu
 
 
 def _name_in_tune(recipe: Recipe, path: str) -> str | None:
-    """Return the key of the [tune] table with only this path, or None."""
     return next((name for name, table in recipe.tune.items() if table.paths == (path,)), None)
 
 
 def _why_fixed(path: str) -> str | None:
-    """Return why a path is not searched, or None if it can be."""
     return next((reason for start, reason in _FIXED.items() if f"{path}.".startswith(f"{start}.")), None)
 
 
@@ -321,7 +306,7 @@ def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], s
     present = loaded.recipe.setting(place)
     several = is_list_of_parts(place)
     if several and present and len(present) > 1:
-        own: Value = _as_toml(present)
+        own: Value = inline(present)
     else:
         own = str((present[0] if several else present)["name"]) if present else False
     choices: list[Value] = [own]
@@ -332,9 +317,9 @@ def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], s
         elif isinstance(value, str) and value.isidentifier():
             choices.append(value)
         elif tables and all(isinstance(one, Mapping) for one in tables):
-            choices.append(_as_toml(value))
+            choices.append(inline(value))
         else:
-            message = f"{source}: {_as_toml(value)} is not a component or a table"
+            message = f"{source}: {inline(value)} is not a component or a table"
             raise CseError(message, _PARTS_FORM, code="tune.not_a_part")
     choices = list(dict.fromkeys(choices))
     if len(choices) < 2:
@@ -345,17 +330,6 @@ def _part(loaded: LoadedRecipe, name: str, place: str, options: Sequence[Any], s
     return Parameter(
         name=name, paths=(place,), choices=tuple(choices), default=own, source=source, part=True, drops=drops
     )
-
-
-def _as_toml(value: Any) -> str:
-    """Return a value in TOML on one line."""
-    if isinstance(value, Mapping):
-        table = tomlkit.inline_table()
-        table.update(value)
-        return table.as_string()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_as_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _parameters_inside(loaded: LoadedRecipe, parts: Collection[Parameter]) -> dict[str, _Candidate]:

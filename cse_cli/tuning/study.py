@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import re
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +67,6 @@ RUN: Final = "run"
 """ID of its run, or with several seeds of the record that summarizes them."""
 
 State = Literal["complete", "pruned", "failed", "invalid", "running", "interrupted"]
-_TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 TRIALS = 20
 """Default number of trials of a new search."""
 SAMPLERS: Final = ("tpe", "gp", "random", "grid", "qmc")
@@ -86,23 +84,9 @@ Key = frozenset[tuple[str, str]]
 class SearchConfig(BaseModel):
     """Settings of a search.
 
-    Args:
-        recipe: File or name of the recipe.
-        parameters: Search space.
-        overrides: `--set` strings of every trial.
-        unset: `--unset` keys of every trial.
-        plugins: Plug-in files of the components.
-        trials: Total number of trials. None keeps the budget of an existing search.
-        sampler: One of `SAMPLERS`.
-        pruner: One of `PRUNERS`.
-        seeds: Seeds of every trial, whose score is their mean. Empty until it is known: the recipe's seed.
-        steps: Training steps of every trial instead of the recipe's.
-        tags: Tags of the search and of its trials.
-        timeout: Seconds after which this command starts no new trial.
-        request: Options that decide where runs are executed and what is printed.
-        save_best: File for a recipe with the best values.
-        verify_seeds: Number of new seeds for a verification.
-        resume: Whether the search must exist.
+    `overrides` and `unset` apply to every trial, `steps` replaces the recipe's training steps. The score of a trial is
+    the mean over `seeds`, which are empty until the recipe's seed is known. `trials` is the total number, or None for
+    the budget of an existing search. `timeout` is the time in seconds after which this command starts no new trial.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -154,10 +138,8 @@ class SearchConfig(BaseModel):
 
 def dev_metric(recipe: Recipe) -> str:
     """Return the "evaluator.metric" that a search maximizes: the metric that selects the best model."""
-    dev = []
-    for name, part in recipe.evaluators.items():
-        if not is_test_split(part.params):
-            dev.append(f"{name}.{EVALUATORS[part.name].cls.metric}")
+    named = ((name, part) for name, part in recipe.evaluators.items() if not is_test_split(part.params))
+    dev = [f"{name}.{EVALUATORS[part.name].cls.metric}" for name, part in named]
     action = f"use --metric {dev[0]}" if dev else "add an evaluator with a dev split to the recipe"
     metric = recipe.evaluate.metric_for_best_model
     if metric is None:
@@ -204,7 +186,6 @@ def is_driven(name: str) -> bool:
 
 
 def _storage(name: str) -> JournalStorage:
-    """Open the journal of a search, and create it if it is missing."""
     try:
         return JournalStorage(JournalFileBackend(str(journal(name))))
     except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -289,23 +270,16 @@ def check_same_search(name: str, known: Mapping[str, Any], asked: Mapping[str, A
         # What is unknown now, such as a column that is not made yet, counts as equal.
         weights = {place: digest or then.weights.get(place) or "" for place, digest in now.weights.items()}
         scored = then.scored if None in now.scored.values() else now.scored
-        filled = Identity(
-            settings=now.settings, text=now.text or then.text or "", weights=weights, code=now.code,
-            scored={name: digest or "" for name, digest in scored.items()},
-        )  # fmt: skip
-        changed += map(str, then.differences(filled))
+        known_scored = {name: digest or "" for name, digest in scored.items()}
+        filled = now.model_dump() | {"text": now.text or then.text or "", "weights": weights, "scored": known_scored}
+        changed += map(str, then.differences(Identity(**filled)))
     else:  # text and weights may differ too, and the settings show why
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]
         changed += named or ([] if changed else [f"recipe: {then.settings} → {now.settings}"])
     if changed:
-        # The name is enough for a table that only one side has.
-        listed = "\n  ".join(_TABLE.sub("{…}", line) for line in changed)
-        raise CseError(
-            f"search '{name}' has different settings:\n  {listed}",
-            "restore them, or use another --name",
-            code="tune.different_settings",
-        )
+        message = "\n  ".join([f"search '{name}' has different settings:", *changed])
+        raise CseError(message, "restore them, or use another --name", code="tune.different_settings")
 
 
 # States of trials.
@@ -459,10 +433,9 @@ def make_sampler(config: SearchConfig, number: int) -> samplers.BaseSampler:
 
 def make_pruner(config: SearchConfig, steps: int | None, every: int) -> pruners.BasePruner:
     """Return the pruner of a search. `steps`: training steps, if known. `every`: those between dev scores."""
-    by_seed = len(config.seeds) > 1
-    longest = len(config.seeds) if by_seed else steps
-    least = 1 if by_seed else max(1, every)
-    warm = 0 if by_seed else (steps or 0) // 4
+    longest, least, warm = steps, max(1, every), (steps or 0) // 4
+    if len(config.seeds) > 1:
+        longest, least, warm = len(config.seeds), 1, 0
     match config.used_pruner:
         case "median":
             return pruners.MedianPruner(n_startup_trials=FEW_TRIALS, n_warmup_steps=warm)

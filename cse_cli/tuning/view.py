@@ -17,6 +17,7 @@ from rich.text import Text
 from cse_cli.core.console import CUT, WHOLE, Console, stdout_console, write_json
 from cse_cli.core.formatting import duration, interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.screen import RunLines, RunScreen
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.events import Listener
@@ -48,12 +49,10 @@ class TuneScreen(RunScreen):
 
     def __init__(self, *, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
-        self._metric = ""
-        self._trial = ""
+        self._metric = self._trial = ""
         self._begun: dict[str, str] = {}
         """Trial → its description."""
-        self._budget = 0
-        self._at_once = 1
+        self._budget, self._at_once = 0, 1
         self._took: list[float] = []
 
     def receiver(self, name: str, *, alone: bool) -> Listener:
@@ -64,11 +63,6 @@ class TuneScreen(RunScreen):
         """Print the recipe, and the reason if the user did not name it."""
         why = f" ({escape(reason)})" if reason else ""
         self.write(f"tuning [bold]{escape(recipe)}[/bold]{why}")
-
-    def unfinished(self, name: str, trials: str) -> None:
-        """Print another search that was stopped, and how to continue it."""
-        self.write(f"  stopped earlier: search [bold]{escape(name)}[/bold], {trials}")
-        self.write(f"    to continue that one instead: cse tune --resume {escape(name)}")
 
     def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
         """Print the settings of the search."""
@@ -134,11 +128,17 @@ class TuneScreen(RunScreen):
         elif ran == 0:
             self.write(f"all {done} trials were already done. For more: {again} --trials {2 * self._budget}")
 
-    def verifying(self, what: str, seed: int, number: int, total: int) -> None:
-        """Print which run of a verification starts."""
+    def verify(self, jobs: Sequence[Job], *, alone: bool) -> None:
+        """Set the runs of a verification, and whether none are in parallel."""
+        self._verified, self._alone = jobs, alone
+
+    def begin(self, job: Job, _run_id: str) -> Listener:
+        """Print which run of a verification starts, and return the receiver of its events."""
         self._close()
-        self.write(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
-        self._trial = what
+        self._trial = f"{job.run_name.partition(',')[0]} values"
+        place = f"{self._verified.index(job) + 1}/{len(self._verified)}"
+        self.write(f"{place:>7}  {escape(self._trial)}, seed {job.seed}")
+        return self.receiver(job.name, alone=self._alone)
 
     def progress(self, what: str, done: float, total: float | None) -> None:
         """Show the preparation of the first trial. Later trials share it."""
@@ -199,15 +199,10 @@ def print_search(search: Search, figures: Path | None = None, saved: Path | None
             _print_table(out, verification_table(search.best_verification))
         if best is None or best.own:
             return
-        command = f"cse tune --best {search.name}"
-        lines = [""]
-        if search.best_verification is None:
-            lines.append(f"verify the gain:    {command} --verify-seeds 5")
-        if saved is None:
-            lines.append(f"save the best:      {command} --save-best FILE.toml")
-        else:
-            lines.append(f"run the best:       cse run {saved}")
-        for line in lines:
+        command, unverified = f"cse tune --best {search.name}", search.best_verification is None
+        lines = ["", *([f"verify the gain:    {command} --verify-seeds 5"] if unverified else [])]
+        save = f"save the best:      {command} --save-best FILE.toml"
+        for line in (*lines, save if saved is None else f"run the best:       cse run {saved}"):
             out.print(Text(line), soft_wrap=True)
 
 
@@ -241,21 +236,21 @@ def print_verification(search: Search, found: Verification) -> None:
 
 def print_searches(searches: Sequence[Search]) -> None:
     """Print one line per search: a table in a terminal, tab-separated values in a pipe."""
-    lines = []
+    lines, terminal = [], sys.stdout.isatty()
     for search in searches:
         done = len(search.trials) - search.count("running") - search.count("interrupted")
         names = ", ".join(parameter.name for parameter in search.config.parameters)
         score = "" if search.best is None else f"{search.best.score:.2f}"
         gain = "" if search.gain is None else signed(search.gain)
-        trials, updated = f"{done}/{search.config.trials}", search.updated or ""
-        if sys.stdout.isatty():
-            updated = updated[5:16].replace("T", " ")
+        updated = (search.updated or "")[5:16].replace("T", " ") if terminal else search.updated or ""
+        trials = f"{done}/{search.config.trials}"
         lines.append([search.name, search.config.recipe, trials, score, gain, names, updated])
-    if not sys.stdout.isatty():
-        sys.stdout.write(as_tsv(plain_table(_HEADINGS, lines)))
+    table = plain_table(_HEADINGS, lines, align="plrrrpl")
+    if not terminal:
+        sys.stdout.write(as_tsv(table))
         return
     with stdout_console() as out:
-        for part in as_rich_parts(plain_table(_HEADINGS, lines, align="plrrrpl"), out.width):
+        for part in as_rich_parts(table, out.width):
             out.print(part)
 
 
@@ -318,6 +313,5 @@ def verification_table(found: Verification) -> Table:
 
 
 def _print_table(out: Console, table: Table) -> None:
-    """Print a table, in several parts if it is wider than the terminal."""
     for part in as_rich_parts(table, out.width, ruled=True):
         out.print(part)

@@ -117,7 +117,7 @@ def test_runs(shown, home):
     about = {"name": "a name that was given", "changes": ("train.steps=10", "no queue"), "tags": {"for": "x"}}
     long = result(recipe="mini/other/simcse_en_with_a_long_name", seed=4294967295, seconds=123456.7, test_selected=True)
     run = read_run(recorded(long, **about).run_id)
-    assert "62.00" in shown(lambda: print_runs([run]))
+    assert "62.00" in shown(lambda: print_runs([run], {}))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 from cse_cli.jobs.engine import release
 from cse_cli.jobs.job import Job
-from cse_cli.runs.claim import Claimed, Done
+from cse_cli.runs.claim import Claimed
 from cse_cli.runs.events import Listener
 
 
@@ -33,9 +33,8 @@ def execute(job: Job, listener: Listener | None = None, device: str = "cpu") -> 
     from cse_cli.training.run import train
 
     claim = job.claim(device)
-    if isinstance(claim, Done):
-        return claim.run.result
-    assert isinstance(claim, Claimed)
+    if not isinstance(claim, Claimed):
+        return claim.result
     try:
         return train(claim.run_id, device, listener or Heard())
     finally:

@@ -24,40 +24,17 @@ def short(name: str, *given: str) -> dict[str, object]:
     return {one.path: one.value for one in reductions(load(name, given).recipe, given)}
 
 
-def test_settings_of_a_long_recipe():
-    assert short("quickstart") == {
-        "evaluate.limit": 256,
-        "train.steps": 20,
-        "train.evaluate_every": 10,
-        "data.limit": 2000,
-    }
-
-
-def test_your_own_settings_stay():
-    assert short("quickstart", "train.steps=40", "data.limit=100") == {
-        "evaluate.limit": 256,
-        "train.evaluate_every": 10,
-    }
-
-
-def test_a_short_recipe_does_not_become_longer(tmp_path, parts):
-    path = recipe(tmp_path, parts, steps=3, evaluate_every=2)
+def test_settings_become_short_unless_you_set_them(tmp_path, parts):
+    whole = {"evaluate.limit": 256, "train.steps": 20, "train.evaluate_every": 10, "data.limit": 2000}
+    assert short("quickstart") == whole
+    own = short("quickstart", "train.steps=40", "data.limit=100")
+    assert own == {"evaluate.limit": 256, "train.evaluate_every": 10}
+    assert short("bert_mean_en") == {"evaluate.limit": PAIRS}  # no training
+    assert short("quickstart", "train.batch_size=4096")["data.limit"] == 4096
+    path = recipe(tmp_path, parts, steps=3, evaluate_every=2)  # a short recipe does not become longer
     text = path.read_text().replace("[evaluators.dev]", "limit = 7\n[evaluators.dev]")
     path.write_text(text.replace("[encoders.online]", "limit = 12\n[encoders.online]"))
-    assert short(str(path)) == {
-        "evaluate.limit": 7,
-        "train.steps": 3,
-        "train.evaluate_every": 2,
-        "data.limit": 12,
-    }
-
-
-def test_recipes_without_training_keep_their_data():
-    assert short("bert_mean_en") == {"evaluate.limit": PAIRS}
-
-
-def test_a_large_batch_has_enough_sentences():
-    assert short("quickstart", "train.batch_size=4096")["data.limit"] == 4096
+    assert short(str(path)) == dict(zip(whole, (7, 3, 2, 12), strict=True))
 
 
 @pytest.mark.exhaustive

@@ -129,13 +129,6 @@ def with_plug_in(folder: Path, file: str, plugged: Callable[[str], None]) -> Non
     plugged(LOSS)
 
 
-def test_another_text_is_another_experiment(folder, file, run):
-    run(file)
-    (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)
-    run(file)
-    assert len(all_runs()) == 2
-
-
 # Studies.
 
 

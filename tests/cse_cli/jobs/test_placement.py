@@ -14,7 +14,7 @@ from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import Placement, RunRequest, choose_placement
 from cse_cli.recipe.load import load
 from tests.support.accelerators import pretend
-from tests.support.command import cse
+from tests.support.command import refused
 from tests.support.errors import refuses
 from tests.support.shrunken import Small, recipe
 
@@ -49,15 +49,8 @@ def torchrun(monkeypatch: pytest.MonkeyPatch, **changed: str) -> None:
 @pytest.mark.parametrize(
     ("devices", "device", "processes"),
     [
-        (0, "auto", 1),
-        (1, "auto", 1),
-        (2, "auto", 2),
-        (4, "auto", 4),
-        (4, "cuda", 4),
-        (4, "cpu", 1),
-        (4, "cuda:1", 1),
-        (5, "auto", 4),  # of 12 sentences, five processes cannot have equally many
-        (8, "auto", 6),
+        *((0, "auto", 1), (1, "auto", 1), (4, "auto", 4), (4, "cuda", 4), (4, "cpu", 1), (4, "cuda:1", 1)),
+        *((5, "auto", 4), (8, "auto", 6)),  # of 12 sentences, five processes cannot have equally many
     ],
 )
 def test_one_run_takes_all_devices(devices, device, processes, job, cuda):
@@ -66,24 +59,23 @@ def test_one_run_takes_all_devices(devices, device, processes, job, cuda):
     assert placement([job], device, None, 3) == Placement(processes, workers=3, device=device)  # of data steps
 
 
-def test_several_runs_take_a_device_each(job, cuda):
-    cuda(2)
-    assert placement([job] * 5, "auto", None, None) == Placement(devices=("cuda:0", "cuda:1"))
-    assert placement([job] * 5, "cuda", None, None) == Placement(devices=("cuda:0", "cuda:1"))
-    assert placement([job] * 5, "auto", None, 4) == Placement(
-        devices=("cuda:0", "cuda:1", "cuda:0", "cuda:1"), workers=4
-    )
-    assert placement([job] * 5, "auto", 2, None) == Placement(2)
-    assert placement([job] * 5, "auto", 1, None) == Placement(1)
-    cuda(4)
-    assert placement([job] * 2, "auto", None, None) == Placement(devices=("cuda:0", "cuda:1"))
-
-
-def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
-    cuda(0)
-    assert placement([job] * 5, "auto", None, None) == Placement()
-    assert placement([job] * 5, "auto", None, 2) == Placement(devices=("auto", "auto"), workers=2)
-    assert placement([job] * 2, "cpu", None, 1) == Placement(workers=1, device="cpu")
+@pytest.mark.parametrize(
+    ("devices", "runs", "options", "expected"),
+    [
+        (2, 5, ("auto",), Placement(devices=("cuda:0", "cuda:1"))),
+        (2, 5, ("cuda",), Placement(devices=("cuda:0", "cuda:1"))),
+        (2, 5, ("auto", None, 4), Placement(devices=("cuda:0", "cuda:1", "cuda:0", "cuda:1"), workers=4)),
+        (2, 5, ("auto", 2), Placement(2)),
+        (2, 5, ("auto", 1), Placement(1)),
+        (4, 2, ("auto",), Placement(devices=("cuda:0", "cuda:1"))),
+        (0, 5, ("auto",), Placement()),  # on the CPU, runs follow each other unless asked
+        (0, 5, ("auto", None, 2), Placement(devices=("auto", "auto"), workers=2)),
+        (0, 2, ("cpu", None, 1), Placement(workers=1, device="cpu")),
+    ],
+)
+def test_several_runs_take_a_device_each(devices, runs, options, expected, job, cuda):
+    cuda(devices)
+    assert placement([job] * runs, *options) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,16 +108,10 @@ def test_the_rank_of_torchrun_s_environment(monkeypatch):
     assert torchrun_rank() == ProcessRank(rank=1, world=2, local=1)
     monkeypatch.delenv("LOCAL_RANK")
     assert torchrun_rank() is None, "a scheduler's RANK alone means nothing"
-
-
-@pytest.mark.parametrize("changed", [{"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "0"}, {"LOCAL_RANK": "-1"}])
-def test_an_impossible_place(changed, monkeypatch, capsys):
-    torchrun(monkeypatch, **changed)
-    code, out, err = cse("run", "quickstart", capsys=capsys)
-    assert (code, out) == (2, "")
-    name, value = next(iter(changed.items()))
-    assert f"{name}={value}" in err
-    assert "→ start with torchrun" in err
+    for name, value in (("RANK", "2"), ("RANK", "x"), ("WORLD_SIZE", "0"), ("LOCAL_RANK", "-1")):
+        torchrun(monkeypatch, **{name: value})
+        error = refused("run", "quickstart")
+        assert (error.exit_code, f"{name}={value}" in error.message) == (2, True)
 
 
 def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):

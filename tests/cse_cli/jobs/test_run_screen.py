@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
 from cse_cli.core.console import Console
 from cse_cli.core.paths import home
 from cse_cli.jobs import screen as progress
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.screen import RunScreen
-from cse_cli.runs.record import About
+from cse_cli.recipe.load import load
 from registry.errors import CseError
 
 STARTED = {
@@ -23,10 +25,9 @@ def screen(home):
     def made(*, terminal: bool, width: int = 100) -> tuple[RunScreen, io.StringIO]:
         written = io.StringIO()
         shown = RunScreen(Console(file=written, force_terminal=terminal, width=width, highlight=False))
-        about = About(run_id="abc123def", name="one", group="g", recipe="[red]x", seed=3)
-        if not about.path.exists():
-            about.write()
-        assert shown.listen("abc123def", "A [bold]title") == shown.show
+        loaded = replace(load("quickstart"), name="[red]x")
+        loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"title": "A [bold]title"}))
+        assert shown.begin(Job(loaded, 3), "abc123def") == shown.show
         return shown, written
 
     return made
@@ -81,43 +82,23 @@ def test_a_terminal_of_any_width(screen, width):
     assert text.index("\x1b[?25l") < text.rindex("\x1b[?25h")  # the cursor comes back
 
 
-def test_the_bar_shows_step_loss_score_and_rate(screen):
+def test_the_bar_and_the_time_left_with_evaluations_and_without_the_slow_first_step(screen, clock):
     shown, written = screen(terminal=True, width=120)
     with shown:
         shown.show("started", STARTED)
         shown.show("evaluated", {"step": 0, "scores": {"dev.spearman": 31.5}, "best": False})
-        shown.show("metrics", metrics(10, 1.25, 3400.0))
-        assert shown._bar is not None
-        shown._bar.refresh()
-    for part in ("10/100", "loss 1.2500", "dev 31.50", "3,400 sent/s"):
-        assert part in written.getvalue()
-
-
-def test_the_slow_first_step_is_not_in_the_time_left(screen, clock):
-    shown, written = screen(terminal=True, width=120)
-    with shown:
-        shown.show("started", STARTED)
         clock[0] += 5.0  # five times as long as the others
-        shown.show("metrics", metrics(1, 1.25, 64.0))
+        shown.show("metrics", metrics(1, 1.25, 3400.0))
         assert shown._bar is not None
         shown._bar.refresh()
         assert " left" not in written.getvalue()
         clock[0] += 9.0
-        shown.show("metrics", metrics(10, 1.25, 64.0))
+        shown.show("metrics", metrics(10, 1.25, 3400.0))
         shown._bar.refresh()
-    assert "90 s left" in written.getvalue()
-
-
-def test_evaluations_count_in_the_time_left(screen, clock):
-    shown, written = screen(terminal=True, width=120)
-    with shown:
-        shown.show("started", STARTED)
-        shown.show("metrics", metrics(1, 1.25, 64.0))
-        clock[0] += 9.0
-        shown.show("metrics", metrics(10, 1.25, 64.0))
+        for part in ("10/100", "loss 1.2500", "dev 31.50", "3,400 sent/s", "90 s left"):
+            assert part in written.getvalue()
         clock[0] += 9.0
         shown.show("evaluated", {"step": 10, "scores": {"dev.spearman": 40.0}, "best": True})
-        assert shown._bar is not None
         shown._bar.refresh()
     assert "3 min left" in written.getvalue()  # 90 steps of two seconds
 

@@ -12,9 +12,9 @@ from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.request import Placement
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
-from cse_cli.runs.lock import FileLock
+from cse_cli.runs.lock import CLAIM, LOCK, FileLock
 from cse_cli.runs.plans import plan_of_run
-from cse_cli.runs.record import claim_of, lock_of, read_about
+from cse_cli.runs.record import folder_of, read_about
 from cse_cli.training import run as running
 from cse_cli.training.trainer import Trainer
 from tests.cse_cli.jobs.conftest import Run
@@ -136,7 +136,7 @@ def stopped(file: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def held(stopped: str) -> FileLock:
     """Hold the lock of the stopped run, as a process does that is about to resume it."""
-    lock = FileLock(lock_of(stopped))
+    lock = FileLock(folder_of(stopped) / LOCK)
     assert lock.acquire()
     return lock
 
@@ -173,7 +173,7 @@ def test_other_seeds_are_trained_first(stopped, held, file, run, trained, monkey
 
 def test_another_process_that_is_first_is_awaited(stopped, file, run, trained, monkeypatch):
     """It executes the run after this one has claimed it, as a worker does whose driver was killed."""
-    lock, opened = FileLock(lock_of(stopped)), vars(running)["open_run"]
+    lock, opened = FileLock(folder_of(stopped) / LOCK), vars(running)["open_run"]
 
     def late(*arguments: Any) -> Any:
         monkeypatch.setattr(running, "open_run", opened)
@@ -193,7 +193,7 @@ def test_a_worker_of_a_busy_run_says_so(processes, stopped, held, file):
     """The claim is free, and the run is not."""
     devices = ("cpu",) if processes == 1 else ()
     with Engine(Placement(processes, devices, device="cpu")) as engine:
-        (lock := FileLock(claim_of(stopped))).acquire()
+        (lock := FileLock(folder_of(stopped) / CLAIM)).acquire()
         engine.start(Claimed(stopped, lock, is_new=False), lambda *_: None)
         ends: list[Any] = []
         while not ends:

@@ -149,14 +149,9 @@ def test_only_some_rows(folder, run):
     code, out, _ = run("tuned.toml", "--row", "as it is", "--json")
     (document,) = json.loads(out)["studies"]
     assert (code, [cell["row"] for cell in document["cells"]], document["trials"]) == (0, ["as it is"], None)
-    error = refused("run", "tuned.toml", "--row", "tunned")
-    assert "no row 'tunned'. Did you mean 'tuned'?" in str(error)
-    assert "--row names a row of a study" in str(refused("run", "small.toml", "--row", "tuned"))
-
-
-def test_seeds_of_the_command_are_fresh_too(folder):
-    error = refused("run", "tuned.toml", "--seeds", "2")
-    assert error.code == "study.seed_not_fresh"
+    assert "no row 'tunned'. Did you mean 'tuned'?" in str(refused("run", "tuned.toml", "--row", "tunned"))
+    assert refused("run", "small.toml", "--row", "tuned").code == "jobs.row_of_recipe"
+    assert refused("run", "tuned.toml", "--seeds", "2").code == "study.seed_not_fresh"
 
 
 def test_a_dry_run_counts_the_trials(folder, run):

@@ -76,20 +76,13 @@ def test_offline_file_has_the_run(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
     found = written(record.path / "mirrors" / "wandb")
     (run,) = [one.run for one in found if one.HasField("run")]
-    assert (run.run_id, run.display_name, run.run_group, list(run.tags)) == (
-        record.run_id,
-        "my run",
-        "mini/simcse_en",
-        ["for=paper"],
-    )
+    named = run.run_id, run.display_name, run.run_group, list(run.tags)
+    assert named == (record.run_id, "my run", "mini/simcse_en", ["for=paper"])
     config = values(run.config.update)
     assert (config["train.steps"], config["seed"]) == ("20", "3")
     history = [values(one.history.item) for one in found if one.HasField("history")]
-    assert [(one["step"], one.get("train/loss"), one.get("eval/avg")) for one in history] == [
-        (10, 0.1, None),
-        (20, 0.05, None),
-        (20, None, 61.5),
-    ]
+    values_of_steps = [(one["step"], one.get("train/loss"), one.get("eval/avg")) for one in history]
+    assert values_of_steps == [(10, 0.1, None), (20, 0.05, None), (20, None, 61.5)]
     later = {key: value for one in found if one.HasField("config") for key, value in values(one.config.update).items()}
     assert later["data.evaluation.stsb"] == "d1"
     assert [one.exit.exit_code for one in found if one.HasField("exit")] == [1]

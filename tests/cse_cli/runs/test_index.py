@@ -75,9 +75,9 @@ def test_a_damaged_run_toml_is_named_and_left_out(capsys: pytest.CaptureFixture[
     (bad.path / "run.toml").write_text("name = ")
     assert states() == {"good": "FINISHED"}
     assert f"skipping run {bad.run_id[:8]}" in capsys.readouterr().err
-    assert list(read_index().damaged) == [bad.run_id]
+    assert list(read_index()[1]) == [bad.run_id]
     (good.path / "run.toml").unlink()
-    assert (states(), list(read_index().damaged)) == ({}, [bad.run_id])
+    assert (states(), list(read_index()[1])) == ({}, [bad.run_id])
 
 
 def test_damaged_events_are_counted() -> None:

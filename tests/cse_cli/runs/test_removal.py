@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.runs import removal
+from cse_cli.runs import control
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import RunRecord, lock_of
+from cse_cli.runs.lock import LOCK, FileLock
+from cse_cli.runs.record import RunRecord
 from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
 
@@ -86,7 +86,7 @@ def test_a_running_run_stays_and_so_do_all_others_named(runs: Runs) -> None:
 
 def test_a_run_that_was_resumed_meanwhile_stays(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = recorded(end="stopped", name="one")
-    lock = FileLock(lock_of(stopped.run_id))
+    lock = FileLock(stopped.path / LOCK)
     assert lock.acquire()
     code, _, err = runs("rm", "one", "--yes")
     assert (code, f"run {stopped.run_id[:8]} (one) is still running" in err) == (2, True)
@@ -102,9 +102,9 @@ def test_a_deletion_that_is_killed_leaves_no_half_of_a_run(
     def killed(_path: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(removal.shutil, "rmtree", killed)
+    monkeypatch.setattr(control.shutil, "rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
-        removal.remove(removal.find_removable(["one"]))
+        control.remove(control.find_removable(["one"]))
     monkeypatch.undo()
     monkeypatch.setenv("CSE_HOME", str(home))
     assert names() == []
@@ -128,7 +128,7 @@ def test_nothing_is_deleted_without_an_answer(runs: Runs) -> None:
 def test_a_file_with_another_name_frees_nothing(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one/weights").write_bytes(bytes(1000))
-    assert removal.size([tmp_path / "one"]) == 1000
+    assert control.size([tmp_path / "one"]) == 1000
     os.link(tmp_path / "one/weights", tmp_path / "copy")
-    assert removal.size([tmp_path / "one"]) == 0
-    assert removal.size([tmp_path / "nothing"]) == 0
+    assert control.size([tmp_path / "one"]) == 0
+    assert control.size([tmp_path / "nothing"]) == 0

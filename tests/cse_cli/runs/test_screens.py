@@ -45,7 +45,7 @@ def test_help(command: str, snapshot: object, capsys: pytest.CaptureFixture[str]
 def test_table(snapshot: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     two_runs()
     monkeypatch.setattr(listing.sys.stdout, "isatty", lambda: True)
-    listing.print_runs(select_runs(recipe="mini/simcse_en"))
+    listing.print_runs(select_runs(recipe="mini/simcse_en"), {})
     assert re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out) == snapshot
 
 

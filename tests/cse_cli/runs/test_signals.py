@@ -100,16 +100,30 @@ def test_a_signal_that_becomes_another_error_stops_the_run(number: int, raised: 
     assert signal.getsignal(number) == before
 
 
-def test_a_second_signal_does_not_disturb_the_end() -> None:
-    class Slow(Recorded):
-        def end(self, kind: str, reason: str = "") -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
-            super().end(kind, reason)
+class Slow(Recorded):
+    """A record whose end is interrupted by a signal."""
 
-    record = Slow()
-    with pytest.raises(Terminated), ending(record):
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert record.ends == ["stopped"]
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def end(self, kind: str, reason: str = "") -> None:
+        send(self.number)
+        super().end(kind, reason)
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "raised", "ended"),
+    [
+        (signal.SIGTERM, [signal.SIGTERM], Terminated, "stopped"),  # a second one
+        (signal.SIGINT, [], KeyboardInterrupt, "finished"),
+    ],
+)
+def test_a_signal_does_not_disturb_the_end(number: int, first: list[int], raised: type, ended: str) -> None:
+    record = Slow(number)
+    with pytest.raises(raised), ending(record):
+        list(map(send, first))
+    assert record.ends == [ended]
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
@@ -239,18 +253,6 @@ def test_signals_are_not_deferred_in_another_thread() -> None:
     finally:
         asked.append(True)
         thread.join()
-
-
-def test_ctrl_c_while_the_end_is_written_waits_for_it() -> None:
-    class Slow(Recorded):
-        def end(self, kind: str, reason: str = "") -> None:
-            send(signal.SIGINT)
-            super().end(kind, reason)
-
-    record = Slow()
-    with pytest.raises(KeyboardInterrupt), ending(record):
-        pass
-    assert record.ends == ["finished"]
 
 
 def test_a_handler_of_ctrl_c_that_ignores_the_next_one_is_obeyed() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.runs import details, stop
+from cse_cli.runs import control, details
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from tests.cse_cli.runs.conftest import Runs
@@ -51,14 +51,14 @@ def test_waiting_prints_how_each_ended(runs: Runs, monkeypatch: pytest.MonkeyPat
         one.end("stopped")
         two.end("finished")
 
-    monkeypatch.setattr(stop.time, "sleep", later)
+    monkeypatch.setattr(control.time, "sleep", later)
     code, out, _ = runs("stop", "one", "two")
     assert (code, out) == (0, f"{one.run_id[:8]} one: stopped\n{two.run_id[:8]} two: finished\n")
 
 
 def test_waiting_has_an_end(runs: Runs, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(end=None, name="one")
-    monkeypatch.setattr(stop.wait_until_stopped, "__defaults__", (0.0,))
+    monkeypatch.setattr(control.wait_until_stopped, "__defaults__", (0.0,))
     code, out, err = runs("stop", "one")
     assert (code, out) == (1, "")
     assert f"still running after 0 s: {run.run_id[:8]} one" in err

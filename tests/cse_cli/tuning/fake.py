@@ -17,8 +17,9 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
 from cse_cli.jobs.engine import Engine, release
 from cse_cli.jobs.job import Job
-from cse_cli.runs.claim import Claim, Claimed, claim, open_run
+from cse_cli.runs.claim import Claimed, claim, open_run
 from cse_cli.runs.events import Listener
+from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import RESULT, About
 from cse_cli.runs.signals import ending
 from cse_cli.tuning.driver import Driver
@@ -107,7 +108,7 @@ class FakeEngine(Engine):
         self.most = 0
         self._queue: deque[tuple[Job, Claimed, Listener]] = deque()
 
-    def claim(self, job: Job, _device: str | None) -> Claim:
+    def claim(self, job: Job, _device: str | None) -> Claimed | RecordedRun:
         """Claim a run, whose recipe names no model."""
         recipe = job.loaded.recipe
         claimed = claim(job.about(Identity(settings=recipe.hash())), recipe.resolved())

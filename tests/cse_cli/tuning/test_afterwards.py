@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 
@@ -10,14 +9,9 @@ import pytest
 from rich.text import Text
 
 from cse_cli.recipe.load import load
-from cse_cli.tuning.best import TunedRecipe, save_recipe, tuned_recipe
 from cse_cli.tuning.results import Trial
-from cse_cli.tuning.view import (
-    print_search,
-    print_verification,
-    shortest_names,
-    write_search,
-)
+from cse_cli.tuning.search import TunedRecipe, save_recipe, tuned_recipe
+from cse_cli.tuning.view import print_search, print_verification, shortest_names
 from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, search, verification
 from tests.support.errors import refuses
 
@@ -121,12 +115,8 @@ def test_a_saved_recipe_of_a_file_finds_it_by_its_path(tmp_path):
     base = tmp_path / "own" / "base.toml"
     base.write_text('extends = "quickstart"\n', encoding="utf-8")
     file = tmp_path / "better.toml"
-    save_recipe(
-        file,
-        TunedRecipe(load(str(base)), ("queue.length=64",), ("queue.forgetting_rate",)),
-        search(),
-        search().best,
-    )
+    tuned = TunedRecipe(load(str(base)), ("queue.length=64",), ("queue.forgetting_rate",))
+    save_recipe(file, tuned, search(), search().best)
     assert 'extends = "own/base.toml"' in file.read_text(encoding="utf-8")
     assert load(str(file)).recipe.queue.params["forgetting_rate"] == 0.002  # the component's default
     # The same search overwrites it, another one does not.
@@ -177,10 +167,3 @@ def test_names_are_as_short_as_they_are_unique():
     names = ["losses.a.temperature", "losses.b.temperature", "queue_length", "train.learning_rate"]
     assert shortest_names(names) == ["a.temperature", "b.temperature", "queue_length", "learning_rate"]
     assert shortest_names(["temperature", "losses.a.temperature"]) == ["temperature", "a.temperature"]
-
-
-def test_json_has_the_best_trial_and_the_verdict(capsys):
-    write_search(search())
-    document = json.loads(capsys.readouterr().out)
-    assert (document["schema_version"], document["best"]["number"], document["confirmed"]) == (1, 2, None)
-    assert document["verdict"] == search().verdict

@@ -132,7 +132,7 @@ def test_a_gain_is_verified_with_new_seeds(file, tune, undrawn, monkeypatch):
             given.append(placement.devices)
             super().__init__(Placement(device="cpu"))
 
-    monkeypatch.setattr("cse_cli.tuning.best.Engine", InThisProcess)
+    monkeypatch.setattr("cse_cli.tuning.search.Engine", InThisProcess)
     code, _, err = tune("--best", name, "--verify-seeds", 3, "--workers", 2)
     assert code == 0, err
     assert [len(devices) for devices in given] == [2]

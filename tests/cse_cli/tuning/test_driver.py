@@ -21,29 +21,9 @@ from cse_cli.runs.record import STOP, About, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
-from cse_cli.tuning.search import stopped_searches, take_search_record
-from cse_cli.tuning.study import (
-    SearchConfig,
-    directory,
-    driving,
-    journal,
-    load_study,
-    open_study,
-    stored_config,
-)
+from cse_cli.tuning.study import SearchConfig, directory, driving, journal, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
-from tests.cse_cli.tuning.fake import (
-    BATCHES,
-    SCHEDULES,
-    Notes,
-    config,
-    counts,
-    drive,
-    good,
-    parameter,
-    raising,
-    trials,
-)
+from tests.cse_cli.tuning.fake import BATCHES, SCHEDULES, Notes, config, counts, drive, good, parameter, raising, trials
 from tests.support.command import cse
 from tests.support.errors import refuses
 from tests.support.records import recorded
@@ -94,13 +74,7 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 
 @pytest.mark.parametrize(
     "error",
-    [
-        TrackingError("no store"),
-        DiskError("no room"),
-        OSError(28, "No space left"),
-        MissingError("no data"),
-        StorageInternalError(),
-    ],
+    [TrackingError("x"), DiskError("x"), OSError(28, "No space left"), MissingError("x"), StorageInternalError()],
 )
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
     with pytest.raises(type(error)):
@@ -354,16 +328,3 @@ def test_a_second_process_is_refused(tmp_path):
             pass
     with driving("search"):
         pass
-
-
-def test_a_stopped_search_of_the_same_parameters_is_named(tmp_path):
-    for name, end in (("stopped", "stopped"), ("done", "finished")):
-        asked = config(tmp_path, name=name, trials=2)
-        drive(asked)
-        study = load_study(name)
-        record = take_search_record(study, asked, asked.load_base())
-        record.started()
-        record.end(end)
-    assert list(stopped_searches(config(tmp_path, name="new"))) == [("stopped", "2 of 2 trials")]
-    assert not list(stopped_searches(config(tmp_path, name="stopped")))
-    assert not list(stopped_searches(config(tmp_path, name="new", parameters=(BATCHES,))))

@@ -8,19 +8,20 @@ import pytest
 
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
-from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.parameters import with_parts
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
+from cse_cli.tuning.search import save_recipe, tuned_recipe
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import load_study, own_values, points, stored_config
 from cse_cli.tuning.view import TuneScreen, print_search
 from tests.cse_cli.tuning.fake import config, counts, drive, recipe
 from tests.support.errors import refuses
 
-DOT = '{name = "dot_classification", remove = ["temperature"]}'
+DOT = '{ name = "dot_classification", remove = ["temperature"] }'
 LOSS = f"losses.info_nce=[focal_info_nce, {DOT}]"  # the second takes no negatives
 BARE = "losses.info_nce=[focal_info_nce, dot_classification]"
+FIFO = '{ name = "fifo", view = "anchor" }'
 QUEUE = 'queue=[false, { name = "fifo", view = "anchor" }, { name = "hippocampus", view = "anchor", length = 128 }]'
 AUGMENT = "views.positive.augment=[none, repeat_words, [{name='token_shuffle'}, {name='feature_cutoff'}]]"
 
@@ -34,8 +35,8 @@ def test_the_recipes_part_is_the_first_choice_and_others_replace_it():
     parts = list(found.values())
     assert {name: one.choices for name, one in found.items()} == {
         "losses.info_nce": ("info_nce", "focal_info_nce", DOT),
-        "queue": (False, '{name = "fifo", view = "anchor"}', '{name = "hippocampus", view = "anchor", length = 128}'),
-        "views.positive.augment": (False, "repeat_words", '[{name = "token_shuffle"}, {name = "feature_cutoff"}]'),
+        "queue": (False, FIFO, '{ name = "hippocampus", view = "anchor", length = 128 }'),
+        "views.positive.augment": (False, "repeat_words", '[{ name = "token_shuffle" }, { name = "feature_cutoff" }]'),
     }
     own = {"losses.info_nce": "info_nce", "queue": False, "views.positive.augment": False}
     assert own_values(parts) == own
@@ -195,11 +196,11 @@ def test_a_recipe_lists_its_parts(tmp_path):
         '[tune.length]\npaths = ["queue.length"]\nchoices = [32, 64]\n'
     )
     found = space(file, names=["loss,queue,length,temperature"])
-    assert found["loss"].choices == ("info_nce", "nt_xent", '{name = "focal_info_nce", margin = 0.1}')
+    assert found["loss"].choices == ("info_nce", "nt_xent", '{ name = "focal_info_nce", margin = 0.1 }')
     names = [f"loss.{name}.temperature" for name in ("info_nce", "nt_xent", "focal_info_nce")]
     assert list(found)[2:] == ["queue.fifo.length", *names]
     assert found["queue.fifo.length"].choices == (512, 32, 64)
-    assert found["queue.fifo.length"].when == ("queue", ('{name = "fifo", view = "anchor"}',))
+    assert found["queue.fifo.length"].when == ("queue", ('{ name = "fifo", view = "anchor" }',))
 
 
 def test_an_omitted_loss_removes_its_table(tmp_path):

@@ -94,11 +94,8 @@ def test_the_recipes_own_value_is_always_there(quickstart):
 def test_several_parameters_with_their_ranges(quickstart):
     ranges = ["queue_length=64..128:32", "learning_rate=1e-4..1e-2:log"]
     parameters = search_space(quickstart, (), ranges, ["pooling=first_last,mean"])
-    assert [parameter.name for parameter in parameters] == [
-        "queue_length",
-        "train.learning_rate",
-        "encoders.online.pooling",
-    ]
+    names = ["queue_length", "train.learning_rate", "encoders.online.pooling"]
+    assert [parameter.name for parameter in parameters] == names
     assert count(parameters) is None
     assert count([parameters[0], parameters[2]]) == 3 * 2
     assert count([one(quickstart, "queue_length", range="64..70")]) == 7
