@@ -43,9 +43,6 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
     """Join the process group within the block. A single process does not join one.
 
     After a failure, the group is not destroyed, because this could wait for a crashed process. Exit instead.
-
-    Raises:
-        CseError: If this process has no device, or another process has crashed.
     """
     if here.world == 1:
         yield
@@ -72,11 +69,7 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
 
 
 def own_device(here: ProcessRank, device: str) -> torch.device | None:
-    """Return the accelerator of one of several processes, or None on the CPU.
-
-    Raises:
-        CseError: If `device` is a single device, or the machine has too few devices.
-    """
+    """Return the accelerator of one of several processes, or None on the CPU."""
     kind = accelerator()
     if device == "cpu" or (device == "auto" and kind is None):
         return None
@@ -111,11 +104,9 @@ _hosts: list[tuple[Any, Any]] = []
 
 
 def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
-    """Run `make` on rank 0 and return its result on every rank.
+    """Run `make` on rank 0, and return its result, or raise its exception, on every rank.
 
-    Args:
-        make: Function whose result or exception reaches every process.
-        meanwhile: Function that the other processes run until then. `make` must end it.
+    The other processes run `meanwhile` until then. `make` must end it.
     """
     if world_size() == 1:
         return make()
@@ -241,11 +232,7 @@ def announce_failure(error: CseError) -> bool:
 
 @contextmanager
 def explain_lost_rank() -> Iterator[None]:
-    """Turn the error of a collective that lacks a process into one that names the process, and ignore further signals.
-
-    Raises:
-        LostRankError: If another process has ended.
-    """
+    """Turn the error of a collective that lacks a process into a `LostRankError`, and ignore further signals."""
     try:
         yield
     except CseError:

@@ -20,8 +20,7 @@ SHORT = 8
 class Difference:
     """One difference between two experiments.
 
-    Args:
-        name: Component or model, such as "losses.info_nce" or "encoders.bert". Empty for settings and text.
+    `name` is that of a component or model, such as "losses.info_nce". Empty for settings and text.
     """
 
     part: Literal["settings", "text", "weights", "code", "scored"]

@@ -41,9 +41,8 @@ WORD_OVERLAP = "word overlap"
 class Versions(BaseModel, frozen=True):
     """Versions of the software of a run.
 
-    Args:
-        git: Commit of the recipe's repository, without uncommitted changes.
-        engine: Version of the code of the trainer and the evaluators. It is not part of the experiment's identity.
+    `git` is the commit of the recipe's repository, without uncommitted changes, `engine` the version of the code of the
+    trainer and the evaluators, which is not part of the experiment's identity.
     """
 
     cse: str
@@ -88,11 +87,7 @@ class Speed(BaseModel, frozen=True):
 class EarlyStop(BaseModel, frozen=True):
     """End of a training before its last step, by `train.patience`.
 
-    Args:
-        step: Last step of the training.
-        best_step: Step of the best score, or None if every score was NaN.
-        evaluations: Number of evaluations without a better score.
-        metric: "evaluator.metric" of the scores.
+    There is no `best_step` if every score was NaN. `evaluations` counts those without a better score.
     """
 
     step: int
@@ -231,9 +226,6 @@ class Result(BaseModel, frozen=True):
         """Return the mean of the test scores, each rounded to two decimals, or None if one is missing.
 
         The mean is over SimCSE's seven sets if all are scored, else over all `tests`.
-
-        Args:
-            untrained: Whether to return the mean of the same evaluators before training.
         """
         tests, metric = self.tests()
         wanted = list(STS_TASKS) if set(STS_TASKS) <= set(tests) else tests
@@ -271,11 +263,7 @@ def write_series(series: Mapping[str, Series], folder: Path) -> None:
 
 
 def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return evaluator → name → numbers. Empty if the directory does not exist.
-
-    Raises:
-        CseError: If a file is damaged.
-    """
+    """Return evaluator → name → numbers. Empty if the directory does not exist."""
     import numpy as np
 
     found: dict[str, dict[str, np.ndarray]] = {}

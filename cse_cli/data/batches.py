@@ -34,15 +34,7 @@ class Sampler:
 
     An epoch has as many batches as the rows fill. An incomplete last batch is dropped.
 
-    Args:
-        rows: Number of rows.
-        batch_size: Number of rows per batch, over all processes.
-        seed: Seed of the order.
-        texts: (rows, columns) numbers of the texts of each row. A text then occurs in at most one row of a batch. None
-            means that batches may contain copies.
-
-    Raises:
-        CseError: If the data has fewer rows than a batch.
+    With `texts`, the numbers of the texts of each row (rows, columns), a text occurs in at most one row of a batch.
     """
 
     rows: int
@@ -93,12 +85,7 @@ def unique_batches(rows: Sequence[int], texts: Sequence[Sequence[int]], size: in
     """Yield full batches of rows in their order, in which no text occurs in two rows.
 
     A row with a text of the batch waits for the next batch. One row for each such text comes first in it, so the work
-    is proportional to the number of rows, however often a text occurs.
-
-    Args:
-        rows: Rows.
-        texts: Texts of each of these rows.
-        size: Number of rows of a batch.
+    is proportional to the number of rows, however often a text occurs. `texts` are those of each row.
     """
     waiting: dict[int, deque[int]] = {}
     fresh = iter(range(len(rows)))
@@ -137,12 +124,8 @@ T = TypeVar("T")
 class ViewSpec:
     """Plan of the tokens of a view.
 
-    Args:
-        vocabulary: Tokenizer of the column.
-        side: Tokenizers of other columns that the augmenters read, by column.
-        augmenters: Augmenters, in order.
-        dropout: Dropout rate of the encoder in this view. None means the encoder's own rates.
-        numbers: Columns whose numbers a loss of this view reads as labels.
+    `side` are tokenizers of other columns that the augmenters read. `dropout` None means the encoder's own rates. A
+    loss of the view reads the columns in `numbers` as labels.
     """
 
     column: str
@@ -168,11 +151,7 @@ class ViewSpec:
     def pieces(self, sentences: Sequence[str], own: Random, shared: Random, max_length: int) -> list[Pieces]:
         """Return the sub-words of the sentences of a batch after the augmenters.
 
-        Args:
-            sentences: Sentences.
-            own: Random numbers of this view.
-            shared: Random numbers that are the same for all views of the batch.
-            max_length: Maximum number of tokens of a sentence, special tokens included.
+        `own` are random numbers of this view, `shared` those that are the same for all views of the batch.
         """
         drawn = [(augmenter, shared if augmenter.draws_alike else own) for augmenter in self.augmenters]
         samples = [Sample(sentence) for sentence in sentences]
@@ -193,16 +172,7 @@ class ViewSpec:
 class Batches:
     """Training batches of one process, from a tokenized text on disk.
 
-    Args:
-        specs: Spec of each view, by name.
-        batch_size: Number of sentences per step, summed over all processes.
-        max_length: Maximum number of tokens of a sentence, special tokens included.
-        seed: Seed of the order and of text augmentation.
-        progress: Called while a column is tokenized.
-        unique: Whether a text occurs in at most one row of a batch.
-
-    Raises:
-        CseError: If the batch size is not a multiple of `world`, or larger than the data.
+    `batch_size` is summed over all processes. With `unique`, a text occurs in at most one row of a batch.
     """
 
     text: Text
@@ -301,11 +271,7 @@ class Batches:
 
 
 def as_numbers(column: str, cells: Sequence[str]) -> Tensor:
-    """Return the cells of a column as numbers: (rows,) float32.
-
-    Raises:
-        CseError: If a cell is not a finite number.
-    """
+    """Return the cells of a column as numbers: (rows,) float32."""
     numbers = []
     for row, cell in enumerate(cells, start=1):
         try:
@@ -363,9 +329,7 @@ class Feed:
     On a CPU a thread costs more than it saves. A step of 64 sentences with mini_en takes 263 ms, of which the batch
     takes 0.5 ms.
 
-    Args:
-        make: Returns the batch of a step. It is called in one thread only.
-        ahead: Whether to prepare batches in a thread. None means only for `PINNED` devices.
+    `make` is called in one thread only.
     """
 
     def __init__(

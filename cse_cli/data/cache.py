@@ -127,20 +127,7 @@ class PieceWriter:
 def write_pieces(
     writer: PieceWriter, pieces: Iterable[Piece], total: int, processes: int, option: str, progress: Progress | None
 ) -> None:
-    """Write the files of pieces that are missing or incomplete.
-
-    Args:
-        writer: Writer.
-        pieces: Pieces. Those with the same file are written once.
-        total: Number of rows of all pieces.
-        processes: Maximum number of processes.
-        option: Option that sets the number of processes, for error messages.
-        progress: Called while files are written.
-
-    Raises:
-        CseError: If the cache cannot be written.
-        RunFailedError: If a process is killed.
-    """
+    """Write the files of pieces that are missing or incomplete, each once. `option` sets the number of processes."""
     missing = list({piece.path: piece for piece in pieces if noted_facts(piece.path, warn=True) is None}.values())
     done = total - sum(len(piece.rows) for piece in missing)
     processes = min(processes, len(missing))

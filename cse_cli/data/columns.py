@@ -36,13 +36,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Making:
-    """Devices and callbacks for making columns.
-
-    Args:
-        devices: Device of each process.
-        report: Called while rows are made.
-        warn: Called with each warning of a generator.
-    """
+    """Devices and callbacks for making columns."""
 
     devices: Sequence[str] = ("auto",)
     report: Report | None = None
@@ -52,8 +46,7 @@ class Making:
 class MadeColumn:
     """Column in the files of its blocks.
 
-    Args:
-        blocks: Blocks in order. All except the last have the same number of rows.
+    All blocks except the last have the same number of rows.
     """
 
     def __init__(self, blocks: Sequence[Piece]) -> None:
@@ -86,14 +79,7 @@ Cells = Column[str] | MadeColumn
 
 
 class ColumnMaker:
-    """A generator of a column, with the files that it writes.
-
-    Args:
-        part: Name and parameters of the generator.
-
-    Raises:
-        CseError: If the generator cannot be built, for example because a model does not support a language.
-    """
+    """A generator of a column, with the files that it writes."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -120,10 +106,6 @@ class ColumnMaker:
         """Return the made column of some rows, after the blocks that do not exist are made.
 
         Several devices get one process each. Blank cells stay blank.
-
-        Raises:
-            CseError: If the cache cannot be written, or the generator fails.
-            RunFailedError: If a process is killed.
         """
         blocks = self.blocks(column, rows)
         devices = making.devices
@@ -200,12 +182,7 @@ def in_order(columns: Mapping[str, Part], required: set[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class OwnColumns:
-    """Columns of a recipe for sentences that are not its training text, such as those of an evaluator.
-
-    Args:
-        parts: Column → its generator.
-        making: Devices and callbacks.
-    """
+    """Columns of a recipe for sentences that are not its training text, such as those of an evaluator."""
 
     parts: Mapping[str, Part] = field(default_factory=dict)
     making: Making = field(default_factory=Making)

@@ -35,10 +35,6 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
     """Return the files that match paths, directories and globs. The matches of one pattern are sorted by name.
 
     A relative pattern refers to the current directory, then to `$CSE_DATA`.
-
-    Raises:
-        MissingError: If no file matches a pattern.
-        CseError: If the format of a file is not supported.
     """
     data = data_folder()
     found: dict[Path, None] = {}
@@ -82,11 +78,8 @@ def _matching(path: Path) -> list[Path]:
 class TextFiles:
     """Files of one format with the same columns, in order.
 
-    Args:
-        paths: Local paths.
-        format: Format as returned by `text_format`.
-        columns: Name of each column in the files, by its name here. Cells are empty if the name is.
-        options: Settings of the builder of `datasets`.
+    `columns` maps a name here to that in the files. Cells are empty if the latter is. `options` are those of the
+    builder of `datasets`.
     """
 
     paths: tuple[Path, ...]
@@ -99,11 +92,7 @@ class TextFiles:
         return replace(self, columns={name: self.columns[name] for name in columns})
 
     def tables(self) -> Iterator[Any]:
-        """Yield the rows as tables of strings, blank rows included.
-
-        Raises:
-            CseError: If a file or a row is malformed. The message contains file and line, or file and row.
-        """
+        """Yield the rows as tables of strings, blank rows included."""
         for path in self.paths:
             if self.format == "text" and not self.options:
                 yield from as_tables(((line,) * len(self.columns) for _, line in lines(path)), tuple(self.columns))
@@ -134,11 +123,7 @@ class TextFiles:
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
-    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`.
-
-    Raises:
-        CseError: If the files differ in format or columns, the column does not exist, or a text is a table.
-    """
+    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`."""
     formats = {text_format(path): path for path in paths}
     if len(formats) > 1:
         named = " and ".join(path.name for path in formats.values())

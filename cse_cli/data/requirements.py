@@ -30,14 +30,8 @@ DownloadProgress = Callable[[str, int, int | None], None]
 class Availability:
     """Availability of a requirement.
 
-    Args:
-        state: "here", "fetchable" (it can be downloaded) or "missing".
-        origin: Location, or source of the download.
-        paths: Files and directories on this machine.
-        bytes: Size of the download, or None if it is unknown.
-        license: License terms, or "" if they are unknown.
-        problem: Reason why it is missing.
-        action: Next action if it is missing.
+    `origin` is the location, or the source of the download. Its size may be unknown. `problem` and `action` are for
+    missing ones.
     """
 
     requirement: Requirement
@@ -51,11 +45,7 @@ class Availability:
 
 
 def parse_requirements(names: Sequence[str]) -> list[Requirement]:
-    """Return the requirements for arguments of a command: NAME or NAME/SPLIT of a data set, `hf:…`, or a model.
-
-    Raises:
-        UnknownNameError: If a split does not exist, or the name is that of a recipe.
-    """
+    """Return the requirements for arguments of a command: NAME or NAME/SPLIT of a data set, `hf:…`, or a model."""
     found = []
     for name in names:
         dataset, _, split = name.partition("/")
@@ -169,9 +159,6 @@ def fetch(
     """Download the requirements that are not on this machine, and return the availability of all.
 
     With `force`, existing files are verified and wrong ones are downloaded again.
-
-    Raises:
-        MissingError: If a requirement cannot be downloaded. It lists all missing ones, before the first download.
     """
     found = [availability(one) for one in requirements]
     if not force and all(one.state == "here" for one in found):

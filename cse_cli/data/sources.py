@@ -69,13 +69,7 @@ class Content:
 
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
-    """Return the rows of tables as a `datasets.Dataset`, from an Arrow file that is written first if it is missing.
-
-    Args:
-        path: Path of the file.
-        columns: Names of the columns.
-        tables: Returns the tables, blank rows included. Not called if the file exists.
-    """
+    """Return the rows of tables as a `datasets.Dataset` in an Arrow file. `tables` is called only if it is missing."""
     import pyarrow as pa
 
     def write(draft: Path) -> Facts:
@@ -160,10 +154,8 @@ class Part:
 class Text:
     """Rows of strings, which can be read repeatedly.
 
-    Args:
-        parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
-        rows: Total number of rows, after the limit.
-        notices: Remarks for the user, such as the number of skipped rows.
+    Each part has a `datasets.Dataset` of its rows that are not blank, and their content. `rows` is the total after the
+    limit.
     """
 
     parts: tuple[tuple[Any, Content], ...]
@@ -222,15 +214,6 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
     """Return the training text of `[data]` with the columns that views and augmenters read, after a check of its rows.
 
     Columns of `[data.columns]` are made if that was not done before.
-
-    Args:
-        data: Section of the recipe.
-        columns: Names of columns.
-        making: Devices and callbacks for columns. Default: the device of this process, without progress.
-
-    Raises:
-        CseError: If rows are missing or malformed, a column does not exist, or one cannot be made.
-        MissingError: If a data set is not on this machine and cannot be downloaded.
     """
     found = _find(data, columns)
     stored = []
@@ -344,12 +327,7 @@ def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: in
 
 
 def find_parts(data: Data) -> list[Part]:
-    """Return the data sets or files that a recipe names. Only the first lines of files are read.
-
-    Raises:
-        CseError: If the recipe names no text, or a data set twice.
-        MissingError: If a data set is not on this machine and cannot be downloaded.
-    """
+    """Return the data sets or files that a recipe names. Only the first lines of files are read."""
     if data.file and data.dataset:
         raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
     if data.file:

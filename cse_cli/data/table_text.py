@@ -23,9 +23,6 @@ def refuse_table(path: Path) -> None:
 
     Every one of the first lines has the same number of tabs, or the first line consists of different names without a
     space after the commas, and every other one has the same number of cells.
-
-    Raises:
-        CseError: If the file contains a table. The message names the first line and its columns.
     """
     try:
         first = [line for _, line in islice(lines(path), LINES) if line.strip()]

@@ -39,8 +39,7 @@ THREADS = 4
 class Column(Generic[Cell]):
     """Token ids or sentences, with access by row.
 
-    Args:
-        parts: `datasets.Dataset`s of one column, which are not copied.
+    The parts are `datasets.Dataset`s of one column, which are not copied.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -66,11 +65,7 @@ def write_arrow(path: Path, schema: Any, tables: Iterator[Any]) -> None:
 
 
 def read_arrow(path: Path) -> Any:
-    """Return a memory-mapped Arrow file as a `datasets.Dataset`.
-
-    Raises:
-        CseError: If it is damaged.
-    """
+    """Return a memory-mapped Arrow file as a `datasets.Dataset`."""
     import datasets
 
     try:
@@ -88,18 +83,9 @@ def tokenize(
     max_length: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Return the token ids of a column as `datasets.Dataset`s. Missing and incomplete files are written first.
+    """Return the token ids of the first rows of a column as `datasets.Dataset`s. Missing files are written first.
 
-    Texts that are cut to different numbers of rows share full shards.
-
-    Args:
-        text: `datasets.Dataset` of sentences.
-        rows: Number of rows to tokenize, from the first one on.
-        column: Name of the column.
-        digest: Digest of the column's content, part of the files' key.
-        vocabulary: Tokenizer.
-        max_length: Maximum number of ids in a row, special tokens included.
-        progress: Called while rows are tokenized.
+    Texts that are cut to different numbers of rows share full shards. `digest` is that of the column's content.
     """
     key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
     directory = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]

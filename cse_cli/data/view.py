@@ -89,11 +89,7 @@ def dataset_states() -> list[DatasetState]:
 
 
 def check_datasets(names: Sequence[str]) -> list[CheckedSplit]:
-    """Read every split of the named data sets and download missing ones. Without names, read all local data sets.
-
-    Raises:
-        UnknownNameError: If a data set does not exist.
-    """
+    """Read every split of the named data sets and download missing ones. Without names, read all local data sets."""
     entries = [catalog.entry(name) for name in names or catalog.names()]
     return [_check_split(about, split, download=bool(names)) for about in entries for split in about.splits]
 

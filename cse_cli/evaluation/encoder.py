@@ -49,15 +49,8 @@ class SentenceEncoder:
     A batch contains sentences of the same or nearly the same length, so there is little padding. It has at most
     `batch_tokens` tokens, so its memory does not depend on the length of the sentences.
 
-    Args:
-        encoder: Encoder with the method `encode_for_eval`.
-        compute: Device and precision.
-        batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
-        max_length: Maximum number of tokens per sentence, limited by the encoder's own maximum.
-        specs: View → its spec, for evaluators of views.
-        through: Name of the view whose augmenters change every sentence, or None.
-        columns: Columns that a view reads and an evaluator does not have.
-        cache_bytes: Size of the cache in bytes.
+    The augmenters of the view `through` change every sentence. `specs` are for evaluators of views, `columns` make what
+    a view reads and an evaluator does not have.
     """
 
     def __init__(
@@ -168,12 +161,7 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class FirstDimensions:
-    """An `Encode` that returns only the first dimensions of another one's embeddings.
-
-    Args:
-        encode: The other one.
-        width: Number of dimensions.
-    """
+    """An `Encode` that returns only the first dimensions of another one's embeddings."""
 
     encode: Encode
     width: int

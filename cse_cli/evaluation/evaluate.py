@@ -132,9 +132,6 @@ class Settings:
         precision: Precision of encoding. Published scores are compared in fp32.
         prompts: Text or name of a prompt for all sentences, "query=…" or "document=…". Default: the model's own.
         width: Number of leading dimensions that are scored, or None for all.
-
-    Raises:
-        CseError: If there is no such pooling, device or precision, or two prompts are for the same sentences.
     """
 
     pooling: str | None
@@ -207,11 +204,7 @@ class Scored:
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
-    """Download missing models and data sets.
-
-    Raises:
-        MissingError: If some are not available. Raised before the first download, with all of them.
-    """
+    """Download missing models and data sets."""
     fetch([*(Requirement("model", model_of_run(model) or model) for model in models), *_data_of(tasks)], progress)
 
 
@@ -228,17 +221,7 @@ def _data_of(tasks: Mapping[str, Task]) -> Iterator[Requirement]:
 def score_models(
     models: Sequence[str], tasks: Mapping[str, Task], settings: Settings, show: Show | None = None
 ) -> list[Scored]:
-    """Return the scores of each model under the same tasks.
-
-    Args:
-        models: Directories, names in `$CSE_MODELS`, Hub IDs or run IDs.
-        tasks: Tasks to score.
-        settings: Settings for all models.
-        show: Callback with model and task, and the completed share of all models.
-
-    Raises:
-        CseError: If a model or data set is missing. Raised before the first score.
-    """
+    """Return the scores of each model under the same tasks."""
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
         locate(model_of_run(model) or model)

@@ -22,11 +22,7 @@ from registry.types import Evaluator
 class Task:
     """An evaluator with its parameters.
 
-    Args:
-        component: Registered name of the evaluator.
-        params: All parameters.
-        changed: Names of the parameters that `--set` changed.
-        evaluator: Evaluator object.
+    `changed` are the names of the parameters that `--set` changed.
     """
 
     component: str
@@ -56,14 +52,8 @@ class _Setting:
 def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
     """Return name → task in the given order, without duplicates.
 
-    Args:
-        words: Suites, data sets, files of pairs and evaluators, separated by commas outside parentheses.
-        assignments: "task.parameter=value", or "component.parameter=value" for all tasks of a component.
-
-    Raises:
-        UnknownNameError: If no task has one of the names.
-        CseError: If a required parameter is missing, or a parameter is unknown or not valid, or a name has two
-            meanings.
+    `words` are suites, data sets, files of pairs and evaluators, separated by commas outside parentheses. An assignment
+    is "task.parameter=value", or "component.parameter=value" for all tasks of a component.
     """
     found: dict[str, _Named] = {}
     for word in re.split(r",(?![^()]*\))", words):

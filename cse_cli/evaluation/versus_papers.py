@@ -21,9 +21,7 @@ from registry.resources.models import locate
 def compare_with_papers(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> list[ScoreTable]:
     """Return a table for each encoder and each kind of reported scores whose columns are all among the tasks.
 
-    Args:
-        scored: Models with their scores.
-        tasks: Scored tasks. Tasks with changed parameters are not comparable with papers.
+    Tasks with changed parameters are not comparable with papers.
     """
     plain = {name for name, task in tasks.items() if not task.changed}
     by_encoder = grouped(scored, lambda one: encoder_of(one.model))

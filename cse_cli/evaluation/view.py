@@ -27,14 +27,7 @@ def print_scores(
     papers: Sequence[ScoreTable] = (),
     overlaps: Scores | None = None,
 ) -> None:
-    """Print the models, then a table for each evaluator: models × tasks, or models × metrics of a single task.
-
-    Args:
-        scored: Models with their scores.
-        tasks: Scored tasks.
-        papers: Tables of the scores and of reported results.
-        overlaps: Task → metric → value of word overlap, the last line of a table if all of its tasks have one.
-    """
+    """Print the models, then a table for each evaluator: models × tasks, or models × metrics of a single task."""
     settings = []
     for one in scored:
         pooling = one.pooling if one.template is None else f"{one.pooling} of {one.template}"

@@ -63,9 +63,6 @@ def encode_view(
     In training mode these are the embeddings that losses compare, with dropout, training's pooling and heads. Each view
     then has its own random numbers, because two views may differ only by their dropout masks. Modes, buffers and random
     states are restored afterwards.
-
-    Raises:
-        MissingError: If a column of the view is missing.
     """
     name, spec = view
     missing = sorted({spec.column, *spec.side} - set(columns))

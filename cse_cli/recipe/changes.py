@@ -27,9 +27,7 @@ _ABSENT = object()
 class Change(BaseModel, frozen=True):
     """A key that differs between recipes.
 
-    Args:
-        key: Dotted path of the key, or of the whole table if a recipe lacks it.
-        values: Value in each recipe. None if the recipe lacks it.
+    `key` is the path of a whole table if a recipe lacks it. `values` has None for a recipe that lacks the key.
     """
 
     key: str
@@ -123,10 +121,8 @@ SAVED = "recipe.toml"
 class Rerun(NamedTuple):
     """Command that runs an experiment again.
 
-    Args:
-        changes: Differences from the recipe's current file, or None if they are unknown.
-        command: Command for exactly this experiment.
-        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
+    `changes` are the differences from the recipe's current file, or None if they are unknown. `obstacle` is the reason
+    why the resolved recipe must be saved first, or why the command may differ.
     """
 
     changes: tuple[Change, ...] | None

@@ -19,11 +19,7 @@ from registry.errors import CseError
 
 
 def recipe_files(arguments: Sequence[str]) -> list[Path]:
-    """Return the files for paths, directories and names. Without arguments, return all known recipes and studies.
-
-    Raises:
-        CseError: If a name is unknown, or a directory contains no recipe.
-    """
+    """Return the files for paths, directories and names. Without arguments, return all known recipes and studies."""
     if not arguments:
         return [*all_recipes().values(), *all_studies().values()]
     return [path for argument in arguments for path in _files(argument)]

@@ -14,11 +14,7 @@ from registry.errors import CseError
 
 
 def write_copy(name_or_path: str, target: Path) -> None:
-    """Write a recipe to a new file that loads to the same experiment.
-
-    Raises:
-        CseError: If the recipe is unknown or invalid, or the file exists or cannot be written. No file remains.
-    """
+    """Write a recipe to a new file that loads to the same experiment."""
     loaded = load(name_or_path)
     _check_target(name_or_path, target)
     draft = target.with_name(f".{target.stem}.draft.toml")
@@ -39,8 +35,7 @@ def _check_target(name: str, target: Path) -> None:
     if target.is_dir():
         raise CseError(f"'{target}' is a directory", f"cse cp {name} {target / 'my.toml'}", code="copy.is_directory")
     if target.suffix != ".toml":
-        message = f"'{target}' does not end in .toml"
-        raise CseError(message, f"cse cp {name} {target}.toml", code="copy.wrong_suffix")
+        raise CseError(f"'{target}' does not end in .toml", f"cse cp {name} {target}.toml", code="copy.wrong_suffix")
     if target.exists():
         raise CseError(f"'{target}' already exists", "choose another name", code="copy.exists")
     if not target.parent.is_dir():

@@ -44,10 +44,8 @@ class WrittenRecipe:
 class LoadedRecipe(WrittenRecipe):
     """A validated recipe with its files.
 
-    Args:
-        recipe: Complete recipe.
-        changes: Overrides that differ from the files, as `key=value` or `no key`, without the seed and prose.
-        notes: Values of the files that an override of another key replaces, and values that cannot be meant.
+    `changes` are overrides that differ from the files, as `key=value` or `no key`, without the seed and prose. `notes`
+    name values of the files that an override of another key replaces, and values that cannot be meant.
     """
 
     recipe: Recipe
@@ -56,27 +54,15 @@ class LoadedRecipe(WrittenRecipe):
 
 
 def load(name_or_path: str, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
-    """Find, read, merge and validate a recipe. Nothing is built, downloaded or written.
+    """Find, read, merge and validate a recipe, with overrides as in `--set`. Nothing is built, downloaded or written.
 
-    Args:
-        name_or_path: Path that ends in `.toml`, or bare name such as "ifcl_en".
-        overrides: Overrides, or `dotted.key=value` strings as in `--set`.
-        unset: Dotted keys to remove, as in `--unset`.
-
-    Raises:
-        UnknownNameError: If no recipe has this name.
-        RecipeError: If the recipe cannot be read or is invalid, with every problem and its place.
+    A `RecipeError` has every problem of the recipe, each with its place.
     """
     return changed(read(name_or_path), overrides, unset)
 
 
 def read(name_or_path: str) -> WrittenRecipe:
-    """Find, read and merge a recipe.
-
-    Raises:
-        UnknownNameError: If no recipe has this name.
-        RecipeError: If a file cannot be read.
-    """
+    """Find, read and merge a recipe."""
     path = find(name_or_path)
     sources = read_chain(path)
     return WrittenRecipe(name_of(path), path, merge(sources), Origins(sources))
@@ -85,11 +71,7 @@ def read(name_or_path: str) -> WrittenRecipe:
 def changed(
     written: WrittenRecipe, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()
 ) -> LoadedRecipe:
-    """Validate a recipe with overrides.
-
-    Raises:
-        RecipeError: If the recipe is invalid with these overrides.
-    """
+    """Validate a recipe with overrides."""
     changes = parse_overrides(overrides, unset)
     tables, paths = apply_overrides(written.tables, changes)
     labels = [(keys, change.label) for keys, change in zip(paths, changes, strict=True) if not change.unset]
@@ -176,12 +158,7 @@ def _value(tables: Any, keys: Keys) -> Any:
 
 
 def read_chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
-    """Return the file of a recipe, or of a study, followed by the files that it extends.
-
-    Raises:
-        RecipeError: If a file cannot be read, is unknown, extends itself, or is a study instead of a recipe or vice
-            versa.
-    """
+    """Return the file of a recipe, or of a study, followed by the files that it extends."""
     sources, seen = [_read(path, study)], [real_path(path)]
     while (parent := _parent(sources[-1], study)) is not None:
         seen.append(real_path(parent))
@@ -218,8 +195,7 @@ def _parent(source: Source, study: bool) -> Path | None:
     if parent is None:
         beside = is_file(source.path.parent / f"{name}.toml")
         known = [f"{name}.toml"] if beside else all_studies() if study else all_recipes()
-        message = f"unknown {what} '{name}'.{nearest(name, known)}"
-        raise source.refuse(f"recipe.unknown_{what}", keys, message)
+        raise source.refuse(f"recipe.unknown_{what}", keys, f"unknown {what} '{name}'.{nearest(name, known)}")
     if not is_file(parent):
         raise source.refuse("recipe.missing_file", keys, f"no such file: '{parent}'")
     return parent
@@ -229,9 +205,6 @@ def merge(sources: Sequence[Source]) -> dict[str, Any]:
     """Return the merged tables of a recipe's files. A file takes precedence over the files that it extends.
 
     `remove` is applied first. Then tables are merged key by key, and other values are replaced.
-
-    Raises:
-        RecipeError: If `remove` names something that is not inherited.
     """
     tables: dict[str, Any] = {}
     problems: list[Problem] = []

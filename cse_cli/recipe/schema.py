@@ -595,11 +595,7 @@ def name_of_part(train: Train, key: str) -> str:
 
 
 def entry_of(train: Train, key: str) -> Entry[Any]:
-    """Return the entry of the optimizer or schedule.
-
-    Raises:
-        UnknownNameError: If it does not exist.
-    """
+    """Return the entry of the optimizer or schedule."""
     return TRAIN_PARTS[key][name_of_part(train, key)]
 
 
@@ -621,9 +617,5 @@ def shared_keys(entry: Entry[Any]) -> list[str]:
 
 
 def build_part(train: Train, key: str) -> Any:
-    """Return the optimizer or schedule.
-
-    Raises:
-        CseError: If a value is not valid.
-    """
+    """Return the optimizer or schedule."""
     return entry_of(train, key).build(parameters_of(train, key))

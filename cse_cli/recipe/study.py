@@ -171,9 +171,7 @@ class StudyTable(Change):
 class Study(StudyTable):
     """A study with its file.
 
-    Args:
-        name: Bare name such as "studies/ifcl_queue_length", or the stem of the file if it has none.
-        path: Path of the file.
+    `name` is the bare name, such as "studies/ifcl_queue_length", or the stem of the file if it has none.
     """
 
     name: str
@@ -219,7 +217,7 @@ def check_study(study: StudyTable, problems: Problems) -> None:
 
 def _check_cells(study: StudyTable, problems: Problems) -> None:
     if study.rows and study.grid:
-        problems.add("recipe.conflict", (STUDY, "grid"), "give either rows or a grid, not both", at_key=True)
+        problems.conflict((STUDY, "grid"), "give either rows or a grid, not both")
     elif not study.rows and not study.grid:
         message = f"needs rows ([[{STUDY}.rows]]) or a grid ([{STUDY}.grid])"
         problems.add("recipe.missing_key", (STUDY,), message, at_key=True)
@@ -241,7 +239,7 @@ def _check_tuning(study: StudyTable, problems: Problems) -> None:
         )
         problems.add("study.nothing_tuned", (STUDY, "tune"), message, at_key=True)
     if study.is_tuned and study.columns:
-        problems.add("recipe.conflict", (STUDY, "columns"), "rows with `tune` cannot have columns", at_key=True)
+        problems.conflict((STUDY, "columns"), "rows with `tune` cannot have columns")
     if study.is_tuned and (both := sorted({*study.seed_list} & {*study.tune_seeds})):
         message = (
             f"seed {both[0]} is one of `tune_seeds`. The seeds of the rows should be fresh, "
@@ -338,8 +336,7 @@ def check_paper(study: StudyTable, problems: Problems) -> None:
         for keys, name in _headings(study):
             problems.known("column", name, columns, keys, owner=owner)
         if study.grid:
-            message = "cannot reproduce the rows of a paper's table. Use [[study.rows]]"
-            problems.add("recipe.conflict", (STUDY, "grid"), message, at_key=True)
+            problems.conflict((STUDY, "grid"), "cannot reproduce the rows of a paper's table. Use [[study.rows]]")
 
 
 Check = Callable[[str, Recipe], str | None]
@@ -403,12 +400,7 @@ def find_study(name: str) -> Path | None:
 
 
 def load_study(name_or_path: str) -> Study:
-    """Find, read, merge and check a study. Its recipes are not loaded.
-
-    Raises:
-        UnknownNameError: If no study has this name.
-        RecipeError: If the study cannot be read or is invalid, with every problem and its place.
-    """
+    """Find, read, merge and check a study. Its recipes are not loaded."""
     path = find_study(name_or_path)
     if path is None and name_or_path.endswith(".toml"):
         path = Path(name_or_path)
@@ -422,11 +414,7 @@ def load_study(name_or_path: str) -> Study:
 
 
 def only_rows(study: Study, rows: Sequence[str]) -> Study:
-    """Return a study that omits all rows except the named ones, or the study itself if no name is given.
-
-    Raises:
-        UnknownNameError: If the study has no row of a name.
-    """
+    """Return a study that omits all rows except the named ones, or the study itself if no name is given."""
     names = [row.row for _, row in study.placed_rows()]
     for name in rows:
         if name not in names:
@@ -438,11 +426,7 @@ def only_rows(study: Study, rows: Sequence[str]) -> Study:
 
 
 def studies_of(paper_key: str, identifier: str) -> list[Study]:
-    """Return the studies that reproduce a table or figure. Files that cannot be read are skipped.
-
-    Raises:
-        RecipeError: If such a study is invalid.
-    """
+    """Return the studies that reproduce a table or figure. Files that cannot be read are skipped."""
     found = []
     for path in all_studies().values():
         try:
@@ -455,11 +439,7 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
 
 
 def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
-    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table.
-
-    Raises:
-        RecipeError: If the study cannot be read or is invalid.
-    """
+    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table."""
     origins = origins_of(path)
     problems = Problems(origins.where)
     for source in origins.sources:
@@ -489,8 +469,7 @@ def _merge(origins: Origins) -> dict[str, Any]:
     for source in reversed(origins.sources):
         own = source.tables[STUDY]
         if not isinstance(own, Mapping):
-            message = f"should be a table, not {shown_value(own)}"
-            raise source.refuse("recipe.invalid_value", (STUDY,), message)
+            raise source.refuse("recipe.invalid_value", (STUDY,), f"should be a table, not {shown_value(own)}")
         for one, other in (("rows", "grid"), ("grid", "rows")):
             if one in own:
                 merged.pop(other, None)

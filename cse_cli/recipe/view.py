@@ -28,9 +28,6 @@ def component_documents(name: str) -> list[dict[str, Any]]:
     """Return the components with a name or a "kind/name", or an empty list if a recipe or data set has this name.
 
     Only their modules are imported, and the plug-ins.
-
-    Raises:
-        UnknownNameError: If no component, recipe or data set has this name.
     """
     kind, _, bare = name.rpartition("/")
     asked, extended = [each for each in REGISTRIES if kind in ("", each.kind)], kinds_with_plugins()
@@ -62,32 +59,20 @@ def dataset_document(name: str) -> dict[str, Any] | None:
 
 
 def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:
-    """Return the text of a recipe's file, or the resolved recipe with overrides.
-
-    Raises:
-        CseError: If the recipe is unknown, or is resolved and invalid.
-    """
+    """Return the text of a recipe's file, or the resolved recipe with overrides."""
     if resolved:
         return to_toml(load(name, overrides, unset).recipe.resolved())
     return read_source(find(name)).text
 
 
 def recipe_badge(name: str) -> Badge | None:
-    """Return the badge of a recipe of this installation, or None for another file.
-
-    Raises:
-        CseError: If the recipe is unknown.
-    """
+    """Return the badge of a recipe of this installation, or None for another file."""
     shipped = shipped_name(find(name))
     return None if shipped is None else badge_of(shipped)
 
 
 def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
-    """Return a valid recipe as JSON. A changed recipe has no badge.
-
-    Raises:
-        CseError: If the recipe is unknown or invalid.
-    """
+    """Return a valid recipe as JSON. A changed recipe has no badge."""
     recipe = load(name, overrides, unset).recipe
     written = read(name)
     files = [str(source.path) for source in written.origins.sources]

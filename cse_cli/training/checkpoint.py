@@ -37,13 +37,7 @@ PREVIOUS = "checkpoint-previous.pt"
 def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> None:
     """Save `content` atomically: after a crash, the file is either the old one or the new one.
 
-    Args:
-        path: Path of the file.
-        content: Tensors, numbers, strings, and lists and dictionaries of them.
-        keep: New path of the old file. A file with this path is deleted first, so that at most two files exist.
-
-    Raises:
-        OSError: If the file cannot be written. The partial file is deleted.
+    The old file moves to `keep`. A file there is deleted first, so that at most two files exist.
     """
     if keep is not None:
         keep.unlink(missing_ok=True)
@@ -113,16 +107,7 @@ def saved(folder: Path) -> list[Path]:
 
 
 def choose(folder: Path, method: Method, warn: Callable[[str], None]) -> Path:
-    """Return the last checkpoint. If it cannot be used, replace it by the previous one and return that.
-
-    Args:
-        folder: Directory of the run.
-        method: Method that the checkpoint must belong to.
-        warn: Receives the fault of the last checkpoint.
-
-    Raises:
-        CseError: If no checkpoint can be used.
-    """
+    """Return the last checkpoint. If it cannot be used, replace it by the previous one and return that."""
     faults: list[str] = []
     for path in saved(folder):
         fault = _fault(path, method)
@@ -217,12 +202,8 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 class Selection:
     """Best state so far.
 
-    Args:
-        folder: Directory of the states. Each step has its own file, so a checkpoint never refers to a later state.
-        step: Step of the best state, or None before the first score.
-        score: Score of the best state.
-        curve: Step → score of the metric that selects.
-        before: Step of the best state at the last checkpoint. The previous checkpoint needs it.
+    Each step has its own file in `folder`, so a checkpoint never refers to a later state. `before` is the step of the
+    best state at the last checkpoint, which the previous checkpoint needs.
     """
 
     folder: Path
@@ -250,11 +231,7 @@ class Selection:
         return True
 
     def restore(self, encoder: Encoder) -> None:
-        """Load the best state into `encoder`, if one exists.
-
-        Raises:
-            CseError: If its file is missing or damaged.
-        """
+        """Load the best state into `encoder`, if one exists."""
         if self.file is not None:
             encoder.load_state_dict(run_on_rank0(self._read))
 
@@ -281,11 +258,7 @@ class Selection:
 
 
 def check_replicas_equal(method: Method, step: int) -> None:
-    """Check that weights, momentum copies and the queue are bit-identical on every process.
-
-    Raises:
-        RunFailedError: If they differ. The message names the process and the first tensor.
-    """
+    """Check that weights, momentum copies and the queue are bit-identical on every process."""
     if world_size() == 1:
         return
     # Only the buffers of the queue: running statistics may differ between processes.

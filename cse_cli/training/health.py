@@ -25,11 +25,7 @@ def mean_cosine(vectors: Tensor) -> float:
 
 
 def agreement(views: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the mean cosine of each later view to the first view of the same sentences.
-
-    Args:
-        views: Name → (N, D) sentence embeddings.
-    """
+    """Return the mean cosine of each later view to the first view of the same sentences."""
     first, *others = views.items()
     return {
         f"health/cosine_to_{first[0]}.{name}": float(
@@ -58,11 +54,6 @@ def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float
     the number of batches in a full queue. Returns None without a queue, or if the decay η is 1.
 
     Source: MoCoSE (2022, eq. 4), with η the decay at the start of training.
-
-    Args:
-        encoder: Encoder of the queue's view.
-        queue: Queue with at most K entries.
-        batch_size: Batch size N.
     """
     if queue.length is None or not math.isfinite(encoder.memory):
         return None
@@ -85,15 +76,7 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
 def loss_not_finite(
     total: float, at: int, losses: Mapping[str, float], before: Mapping[str, float], more: Iterable[str] = ()
 ) -> RunFailedError:
-    """Return the error for an objective that is not finite, with its unweighted losses and those of the step before.
-
-    Args:
-        total: Objective.
-        at: Step, counted from 1.
-        losses: Label → value.
-        before: Label → value at the step before. Empty at the first step.
-        more: Further lines. Empty ones are left out.
-    """
+    """Return the error for an objective that is not finite at a step, counted from 1, with the losses of two steps."""
     wrong = [f"'{label}'" for label, value in losses.items() if not math.isfinite(value)]
     cause = f"caused by {' and '.join(wrong)}" if wrong else "each loss is finite, but their weighted sum is not"
     lines = [f"the loss is {total} at step {at}: {cause}"]
@@ -110,10 +93,7 @@ def loss_not_finite(
 class CollapseAlarm:
     """Alarm that reports once that nearly all embeddings are equal.
 
-    Args:
-        cosine_limit: Mean cosine above which a check fails. An effective rank below 2 fails, too.
-        strikes: Number of failed checks in a row.
-        raised: Whether the alarm was reported.
+    A check fails above this mean cosine, or if the effective rank is below 2.
     """
 
     cosine_limit: float

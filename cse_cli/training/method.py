@@ -23,13 +23,7 @@ from registry.types import Augmenter, Batch, Component, Encoder, Loss, Negatives
 
 @dataclass(frozen=True)
 class BoundView:
-    """View with built augmenters.
-
-    Args:
-        encoder: Name of its encoder.
-        augmenters: Augmenters in the order of application.
-        dropout: Dropout rate of the encoder for this view, or None for the rates of the encoder.
-    """
+    """View with built augmenters."""
 
     encoder: str
     augmenters: Sequence[Augmenter]
@@ -40,13 +34,8 @@ class BoundView:
 class Term:
     """One weighted loss.
 
-    Args:
-        entry: Registration of the loss, with the inputs that its `forward` declares.
-        weight: Factor in the objective.
-        views: Input of `forward` → name of the view, or names of several. Optional inputs may be missing.
-        queue: Whether the loss receives the negatives of the queue.
-        schedule: Schedule of the factor, or None for a constant one.
-        column: Column of the data with its labels, or None.
+    `views` maps an input of `forward` to the name of its view, or the names of several. Optional inputs may be missing.
+    `column` of the data has the labels of the loss.
     """
 
     entry: Entry[Loss]
@@ -63,11 +52,7 @@ class Term:
 
 
 def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
-    """Check the value of a loss: a floating-point scalar, which at the first step has a gradient.
-
-    Raises:
-        PartError: If it is something else. The message names the loss and the place of its `forward`.
-    """
+    """Check the value of a loss: a floating-point scalar, which at the first step has a gradient."""
     if not isinstance(value, Tensor):
         wrong, action = f"{type(value).__name__}, not a tensor", "return a scalar tensor"
     elif value.dim():
@@ -86,12 +71,7 @@ def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
 class Method(nn.Module):
     """Encoders, views, a queue and weighted losses.
 
-    Args:
-        encoders: Name → encoder.
-        views: Name → view, in recipe order.
-        queue: Queue, or None.
-        losses: Label → loss, including those that others wrap.
-        terms: Label → weight, views and schedule of each loss of the objective.
+    `losses` contains those that others wrap, too. `terms` has those of the objective.
     """
 
     def __init__(
@@ -286,12 +266,7 @@ class RandomState:
 class StepState:
     """One step of one method on one batch. The forward pass fills it.
 
-    Args:
-        method: The formula being computed.
-        batch: View name → tokens, on the method's device.
-        index: Steps done before this one.
-        total: Steps of the whole training.
-        generator: Random stream for augmenters and queues, equal on every device.
+    The random stream of augmenters and queues, `generator`, is equal on every device.
     """
 
     def __init__(self, method: Method, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:

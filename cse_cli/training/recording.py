@@ -57,12 +57,7 @@ def record_outcome(record: RunRecord, prepared: Prepared, result: Result, name: 
 
 
 def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
-    """Return the metrics of a result: averages, and the metrics of each evaluator that tables show.
-
-    Args:
-        result: Result of the run.
-        evaluators: Name → evaluator. It declares which of its metrics tables show.
-    """
+    """Return the metrics of a result: averages, and the metrics of each evaluator that tables show."""
     averages = {
         AVERAGE: result.average(),
         "eval/untrained_avg": result.average(untrained=True),

@@ -53,19 +53,8 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
     """Do a claimed run, from the start or from its last checkpoint: build, train, score, record.
 
     If a process group is initialized, every process of it calls this with the same run: they train together, only the
-    first one writes, and all return its result.
-
-    Args:
-        run_id: ID of a run that this process, or the one that started it, has claimed.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        listener: Receiver of the events.
-
-    Raises:
-        BusyError: If another process, left by its driver, still executes the run.
-        CseError: If it cannot start, its experiment has changed, or it fails. The record then says FAILED.
-        DiskError: If the disk is full.
-        Pruned: If the search ended it. The record then says PRUNED.
-        StopRequested: If `cse runs stop` ended it. The record then says STOPPED.
+    first one writes, and all return its result. A run that ends otherwise raises an error, and its record has the
+    reason.
     """
     own: list[RunRecord] = []  # the record is open only in the first process
 
@@ -158,12 +147,7 @@ def experiment_changed(about: About, changed: Iterable[str]) -> CseError:
 
 @contextmanager
 def _explained(run_id: str) -> Iterator[None]:
-    """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run.
-
-    Raises:
-        RunFailedError: If memory is missing.
-        DiskError: If the disk is full.
-    """
+    """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run."""
     try:
         yield
     except Exception as error:
@@ -189,12 +173,7 @@ def _explained(run_id: str) -> Iterator[None]:
 
 @part_errors()
 def try_step(prepared: Prepared) -> dict[str, float]:
-    """Take the first step of a training, and return label → loss. Without training, return nothing.
-
-    Raises:
-        PartError: If a component that is not part of the package fails or returns something else than its hook says.
-        RunFailedError: If a loss is not finite.
-    """
+    """Take the first step of a training, and return label → loss. Without training, return nothing."""
     if prepared.batches is None:
         return {}
     one, compute = prepared.experiment, prepared.compute

@@ -38,9 +38,6 @@ class Clock:
 
     On a GPU, a mark is an event in the stream of the kernels. Only `read` waits for it. The intervals between events
     include the time in which the GPU waits for the CPU.
-
-    Args:
-        device: Device of the work.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -88,11 +85,7 @@ class Clock:
 
 
 class Stopwatch:
-    """Time of one training, and the tokens that the encoders of this process read over all views.
-
-    Args:
-        device: Device of the training.
-    """
+    """Time of one training, and the tokens that the encoders of this process read over all views."""
 
     def __init__(self, device: torch.device) -> None:
         self.clock = Clock(device)
@@ -174,12 +167,7 @@ Look = Callable[[Tensor, Mapping[str, Tensor], StepState], None]
 class StepOutput:
     """Output of one step. Its tensors are still on the device.
 
-    Args:
-        step: State of the step, with its views.
-        loss: Value of the objective.
-        losses: Label → unweighted loss.
-        norm: Norm of the gradient before clipping.
-        learning_rate: Learning rate of the update.
+    `norm` is that of the gradient before clipping.
     """
 
     step: StepState
@@ -194,14 +182,7 @@ class TrainStep:
 
     The next step depends on the method and on `state()`.
 
-    Args:
-        method: Method, on its device.
-        batches: Training batches of this process.
-        settings: Optimizer, schedule and clipping.
-        compute: Device and precision.
-        seed: Seed of the generator that augmenters and queues share.
-        total: Number of steps of the training.
-        warn: Receives warnings, such as a failed compilation.
+    Augmenters and queues share a generator with this seed. `warn` receives warnings, such as a failed compilation.
     """
 
     def __init__(

@@ -38,11 +38,7 @@ OLDEST_CHECKPOINT = 300.0
 class Progress:
     """Progress of a training, as in a checkpoint.
 
-    Args:
-        step: Number of finished steps.
-        untrained: Scores before the first step.
-        seconds: Wall time of steps and evaluations.
-        step_seconds: Wall time of the steps.
+    `seconds` is the wall time of steps and evaluations.
     """
 
     step: int = 0
@@ -56,14 +52,6 @@ class Trainer:
 
     Several processes can train together. Each has its share of every batch, all have the same weights, and only rank 0
     writes and reports.
-
-    Args:
-        prepared: Experiment to train. It moves to its device.
-        folder: Directory of checkpoints and states.
-        record: Record of the run.
-
-    Raises:
-        ValueError: If the job has no training.
     """
 
     def __init__(self, prepared: Prepared, folder: Path, record: RunRecord) -> None:
@@ -92,11 +80,7 @@ class Trainer:
         self.last_state: str | None = None
 
     def run(self) -> None:
-        """Train from the current step to the last one, or until `train.patience` is exhausted.
-
-        Raises:
-            RunFailedError: If the loss is NaN or infinite.
-        """
+        """Train from the current step to the last one, or until `train.patience` is exhausted."""
         try:
             self.stepper.watch.clock.start()
             if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
@@ -138,11 +122,7 @@ class Trainer:
         return EarlyStop(step=self.progress.step, best_step=self.selection.step, evaluations=waited, metric=metric)
 
     def finish(self) -> None:
-        """Record the digest of the last weights, then restore the best state.
-
-        Raises:
-            RunFailedError: If its weights are NaN or infinite.
-        """
+        """Record the digest of the last weights, then restore the best state."""
         self.last_state = run_on_rank0(lambda: checkpoint.state_digest(checkpoint.method_state(self.method)))
         self.selection.restore(self.experiment.scored)
         if (weights := not_finite(self.experiment.scored)) is not None:
@@ -193,11 +173,7 @@ class Trainer:
         self.record.checkpoint(self.progress.step)
 
     def restore(self) -> None:
-        """Restore the last checkpoint. The training continues bit-identically with the same number of processes.
-
-        Raises:
-            CseError: If no checkpoint can be used.
-        """
+        """Restore the last checkpoint. The training continues bit-identically with the same number of processes."""
         file = run_on_rank0(lambda: checkpoint.choose(self.folder, self.method, self._warn))
         state = checkpoint.load(file)
         checkpoint.load_method_state(self.method, state["method"])
