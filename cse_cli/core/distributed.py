@@ -10,7 +10,7 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,10 +19,8 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
-from torch.nn.functional import pad
 
 from cse_cli.core import processes
 from cse_cli.core.processes import ProcessRank, is_alive
@@ -103,16 +101,11 @@ _hosts: list[tuple[Any, Any]] = []
 """Process group of the devices, and the gloo group that belongs to it."""
 
 
-def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
-    """Run `make` on rank 0, and return its result, or raise its exception, on every rank.
-
-    The other processes run `meanwhile` until then. `make` must end it.
-    """
+def run_on_rank0(make: Callable[[], T]) -> T:
+    """Run `make` on rank 0, and return its result, or raise its exception, on every rank."""
     if world_size() == 1:
         return make()
     if rank() > 0:
-        if meanwhile is not None:
-            meanwhile()
         made, error = shared()
         if error is not None:
             raise error
@@ -153,17 +146,6 @@ def shared(value: Any = None) -> Any:
     held = [value]
     dist.broadcast_object_list(held, src=0, group=_group(), device=torch.device("cpu"))
     return held[0]
-
-
-def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Return the (n, D) rows of each process, ordered by rank, on rank 0, and an empty list on the others.
-
-    `local` is on the CPU, and `sizes` contains the number of rows of each process.
-    """
-    padded = pad(local, (0, 0, 0, max(sizes) - len(local)))
-    parts = [torch.empty_like(padded) for _ in sizes] if dist.get_rank() == 0 else None
-    dist.gather(padded, parts, dst=0, group=_group())
-    return [] if parts is None else [part[:size] for part, size in zip(parts, sizes, strict=True)]
 
 
 def _group() -> Any:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -199,19 +199,16 @@ class Batches:
                 code="data.uneven_batch",
             )
         for spec in self.specs.values():
+            tokenized = list(spec.side.items())
             if spec.changes_text:
                 self._sentences[spec.column] = self.text.sentences(spec.column)
             else:
-                self._tokenize(spec.column, spec.vocabulary)
-            for column, vocabulary in spec.side.items():
-                self._tokenize(column, vocabulary)
+                tokenized.insert(0, (spec.column, spec.vocabulary))
+            for column, vocabulary in tokenized:
+                if (key := (column, vocabulary.fingerprint)) not in self._tokens:
+                    self._tokens[key] = self.text.tokens(column, vocabulary, self.max_length, self.progress)
             for column in spec.numbers:
                 self._numbers[column] = as_numbers(column, self.text.sentences(column).take(range(self.text.rows)))
-
-    @property
-    def share(self) -> int:
-        """Number of sentences of this process per step."""
-        return self.batch_size // self.world
 
     @property
     def steps_per_epoch(self) -> int:
@@ -262,12 +259,8 @@ class Batches:
         return views
 
     def _own(self, rows: list[T]) -> list[T]:
-        return rows[self.rank * self.share : (self.rank + 1) * self.share]
-
-    def _tokenize(self, column: str, vocabulary: Vocabulary) -> None:
-        key = (column, vocabulary.fingerprint)
-        if key not in self._tokens:
-            self._tokens[key] = self.text.tokens(column, vocabulary, self.max_length, self.progress)
+        share = self.batch_size // self.world
+        return rows[self.rank * share : (self.rank + 1) * share]
 
 
 def as_numbers(column: str, cells: Sequence[str]) -> Tensor:
@@ -292,35 +285,12 @@ AHEAD = 2
 """Number of batches made in advance: one is copied, one is made."""
 
 
-@dataclass(frozen=True)
-class Size:
-    """Size of one view of a batch.
-
-    Args:
-        places: Number of rows × padded length.
-        tokens: Number of tokens without padding.
-    """
-
-    places: int
-    tokens: int
-
-    @staticmethod
-    def of(mask: Tensor) -> Size:
-        """Return the size of a view from its mask (B, L) on the CPU."""
-        return Size(mask.numel(), int(mask.sum()))
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Batch of one step.
-
-    Args:
-        batch: Tokens of each view on the CPU, in pinned memory if they go to a GPU.
-        sizes: Size of each view.
-    """
+class Ready(NamedTuple):
+    """Batch of one step, in pinned memory if it goes to a GPU, and its number of tokens without and with padding."""
 
     batch: Batch
-    sizes: Mapping[str, Size]
+    tokens: int
+    places: int
 
 
 class Feed:
@@ -366,12 +336,13 @@ class Feed:
 
     def _ready(self, step: int) -> Ready:
         batch = self._make(step)
-        sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
+        masks = [tokens.mask for tokens in batch.values()]
+        counted = sum(int(mask.sum()) for mask in masks), sum(mask.numel() for mask in masks)
         if self._device.type in PINNED:
             if self._device.index is not None:
                 torch.accelerator.set_device_index(self._device)  # a new thread uses the first device
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
-        return Ready(batch, sizes)
+        return Ready(batch, *counted)
 
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Facts, Progress, cached, noted_facts
@@ -34,9 +35,8 @@ VERSION = "5"
 """Part of the key of every stored text. Raise it if the same files give other rows or facts."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """Digests and counts of the rows of a part.
+class Content(BaseModel, frozen=True):
+    """Digests and counts of the rows of a part, which are noted with its Arrow file.
 
     Args:
         columns: Digest of the cells of each column and their lengths, blank rows excluded.
@@ -61,12 +61,6 @@ class Content:
         noun = "line" if lines else "row"
         return f"{self.blank:,} blank {noun}{'s'[: self.blank != 1]} skipped: {', '.join(named)}{more}"
 
-    @classmethod
-    def from_facts(cls, facts: Facts) -> Content:
-        """Return the content that is noted with an Arrow file."""
-        blanks = tuple((row, column) for row, column in facts["blanks"])
-        return cls(facts["columns"], facts["blank"], facts["rows"], blanks)
-
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
     """Return the rows of tables as a `datasets.Dataset` in an Arrow file. `tables` is called only if it is missing."""
@@ -75,9 +69,9 @@ def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]
     def write(draft: Path) -> Facts:
         reader = RowReader(columns)
         write_arrow(draft, pa.schema([(name, pa.string()) for name in columns]), reader.read(tables()))
-        return reader.facts
+        return reader.content.model_dump()
 
-    content = Content.from_facts(cached(path, write))
+    content = Content.model_validate(cached(path, write))
     return read_arrow(path), content
 
 
@@ -117,29 +111,20 @@ class RowReader:
         return sorted(found.items())
 
     @property
-    def facts(self) -> Facts:
-        """Fields of `Content` for the rows read so far."""
+    def content(self) -> Content:
+        """Content of the rows read so far."""
         columns = {}
-        for name, (lengths, content) in self._each.items():
-            columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-        return {
-            "columns": columns,
-            "blank": self._blank,
-            "rows": self._rows,
-            "blanks": self._blanks,
-        }
+        for name, (lengths, cells) in self._each.items():
+            columns[name] = hashlib.sha256(lengths.digest() + cells.digest()).hexdigest()
+        return Content(columns=columns, blank=self._blank, rows=self._rows, blanks=tuple(self._blanks))
 
 
 @dataclass(frozen=True)
 class Part:
     """One data set, or the files of the user, before its rows are read.
 
-    Args:
-        name: "dataset/split", or the path as written in the recipe.
-        tables: Returns the rows of the given columns, blank rows included.
-        paths: Files of the part. Generated data sets have no files.
-        layout: Everything else that decides the rows.
-        source: Catalog entry of the split, or None.
+    Its name is "dataset/split", or the path as written in the recipe. `tables` returns the rows of columns, blank rows
+    included. Generated data sets have no paths. `layout` is everything else that decides the rows.
     """
 
     name: str
@@ -243,12 +228,12 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
     contents = []
     for part in found.parts:
         facts = noted_facts(_arrow_path(part, found.reads)) if part.paths else None
-        content = _read_part(part, found.reads)[1] if facts is None else Content.from_facts(facts)
+        content = _read_part(part, found.reads)[1] if facts is None else Content.model_validate(facts)
         if found.makers:
             facts = noted_facts(found.made_path(content))
             if facts is None:
                 return None
-            content = Content.from_facts(facts)
+            content = Content.model_validate(facts)
         contents.append(content)
     rows = sum(content.rows for content in contents)
     return _fingerprint(contents, found.columns, min(rows, data.limit or rows))
@@ -256,14 +241,10 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
 
 @dataclass(frozen=True)
 class _Found:
-    """Data sets or files of a recipe, and the columns that generators make for them.
+    """Data sets or files of a recipe, and the columns that generators make, each after that which it is made from.
 
-    Args:
-        makers: Column → its maker, each after that of the column that it is made from.
-        columns: Names of all columns of the text, sorted.
-        reads: Columns of the data that are read, sorted.
-        limit: Maximum number of rows, or None for all. Rows beyond it are not made, and all parts have it, because the
-            number of rows that are not blank is unknown before.
+    `columns` are those of the text, `reads` those of the data that are read, both sorted. Rows beyond `limit` are not
+    made. All parts have it, because the number of rows that are not blank is unknown before.
     """
 
     parts: list[Part]
@@ -318,7 +299,8 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
             "check their model and languages",
             code="data.blank_column",
         )
-    return extended, replace(made, blank=made.blank + content.blank, blanks=content.blanks or made.blanks)
+    blanks = {"blank": made.blank + content.blank, "blanks": content.blanks or made.blanks}
+    return extended, made.model_copy(update=blanks)
 
 
 def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: int) -> str:
@@ -405,7 +387,7 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
     else:  # generated again at every start, because a change of the generator would not be noticed
         reader, schema = RowReader(columns), pa.schema([(name, pa.string()) for name in columns])
         rows = datasets.Dataset(pa.concat_tables([schema.empty_table(), *reader.read(part.tables(columns))]))
-        content = Content.from_facts(reader.facts)
+        content = reader.content
     if part.source is not None:
         part.source.check(content.rows + content.blank)
     return rows, content

@@ -82,7 +82,7 @@ class Trainer:
     def run(self) -> None:
         """Train from the current step to the last one, or until `train.patience` is exhausted."""
         try:
-            self.stepper.watch.clock.start()
+            self.stepper.watch.start()
             if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
                 # Dropout must not depend on the initialization of weights.
                 torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
@@ -150,7 +150,7 @@ class Trainer:
         randoms = gather_objects(checkpoint.random_state())
         run_on_rank0(lambda: self._write(randoms))
         self.saved, self.saved_at = self.progress.step, time.monotonic()
-        self.stepper.watch.clock.mark("other")
+        self.stepper.watch.mark("other")
 
     def _write(self, randoms: list[dict[str, Any]]) -> None:
         self.record.sync()
@@ -243,7 +243,7 @@ class Trainer:
             **self.stepper.watch.recent(),
         }
         run_on_rank0(lambda: self._report(values, warning))
-        self.stepper.watch.clock.mark("other")
+        self.stepper.watch.mark("other")
 
     def _report(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
@@ -282,7 +282,7 @@ class Trainer:
             self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
             run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
         self._count_time(began, stepping=False)
-        self.stepper.watch.clock.mark("evaluation")
+        self.stepper.watch.mark("evaluation")
 
     def _warn(self, text: str) -> None:
         self.record.event("warning", text=text)
