@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -347,8 +347,7 @@ class Feed:
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:
     """Return tokens with `act` applied to all tensors, including those of other columns."""
-    named = {each.name: getattr(tokens, each.name) for each in fields(tokens)}
-    changed: dict[str, Any] = {name: act(value) for name, value in named.items() if isinstance(value, Tensor)}
+    changed: dict[str, Any] = {name: act(value) for name, value in vars(tokens).items() if isinstance(value, Tensor)}
     side = {column: each_tensor(other, act) for column, other in tokens.side.items()}
     numbers = {column: act(values) for column, values in tokens.numbers.items()}
     return replace(tokens, **changed, side=side, numbers=numbers)

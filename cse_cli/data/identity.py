@@ -111,10 +111,8 @@ def _text(recipe: Recipe) -> str | None:
     wanted = list(of_training(recipe))
     if not wanted:
         return ""
+    wanted += [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
     if any(availability(one).state != "here" for one in wanted):
-        return None
-    made = [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
-    if any(availability(one).state != "here" for one in made):
         return None
     return text_fingerprint(recipe.data, columns_read(recipe))
 

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from cse_cli.core import paths
+from cse_cli.core.formatting import counted
 from cse_cli.data.cache import Facts, Progress, cached, noted_facts
 from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
@@ -25,11 +26,9 @@ from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.paths import state_of
 from registry.resources import catalog
+from registry.resources.hub_sets import HubSet
 from registry.resources.rows import Source
 from registry.tokens import Vocabulary
-
-SHOWN = 5
-"""Number of blank rows whose place is reported."""
 
 VERSION = "5"
 """Part of the key of every stored text. Raise it if the same files give other rows or facts."""
@@ -42,24 +41,11 @@ class Content(BaseModel, frozen=True):
         columns: Digest of the cells of each column and their lengths, blank rows excluded.
         blank: Number of blank rows, which are skipped.
         rows: Number of other rows.
-        blanks: Number and column of the first blank rows. Rows are counted from 1, without the header.
     """
 
     columns: dict[str, str]
     blank: int
     rows: int
-    blanks: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def notice(self) -> str:
-        """Remark about the blank rows for the user, or an empty string without any."""
-        if not self.blank:
-            return ""
-        lines = [*self.columns] == ["text"]
-        named = [str(row) if lines else f"{row} ({column})" for row, column in self.blanks]
-        more = ", …" if len(named) < self.blank else ""
-        noun = "line" if lines else "row"
-        return f"{self.blank:,} blank {noun}{'s'[: self.blank != 1]} skipped: {', '.join(named)}{more}"
 
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
@@ -81,7 +67,6 @@ class RowReader:
     def __init__(self, columns: Sequence[str]) -> None:
         self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
         self._blank = self._rows = 0
-        self._blanks: list[tuple[int, str]] = []
 
     def read(self, tables: Iterable[Any]) -> Iterator[Any]:
         """Yield the tables without their blank rows."""
@@ -93,22 +78,9 @@ class RowReader:
                 sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
                 lengths.update(sizes.astype("<i4").tobytes())
                 content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
-            if len(kept) < len(table) and len(self._blanks) < SHOWN:
-                self._blanks += self._find_blanks(table)[: SHOWN - len(self._blanks)]
             self._blank += len(table) - len(kept)
             self._rows += len(kept)
             yield kept
-
-    def _find_blanks(self, table: Any) -> list[tuple[int, str]]:
-        """Return number and column of the rows with a blank cell."""
-        first = self._blank + self._rows + 1
-        found = {
-            row: name
-            for name in reversed(table.column_names)
-            for row, cell in enumerate(table.column(name).to_pylist(), start=first)
-            if not cell.strip()
-        }
-        return sorted(found.items())
 
     @property
     def content(self) -> Content:
@@ -116,7 +88,7 @@ class RowReader:
         columns = {}
         for name, (lengths, cells) in self._each.items():
             columns[name] = hashlib.sha256(lengths.digest() + cells.digest()).hexdigest()
-        return Content(columns=columns, blank=self._blank, rows=self._rows, blanks=tuple(self._blanks))
+        return Content(columns=columns, blank=self._blank, rows=self._rows)
 
 
 @dataclass(frozen=True)
@@ -157,13 +129,11 @@ class Text:
         """Return (rows, columns) numbers, which are equal if two cells of any rows and columns are equal."""
         import pyarrow as pa
 
-        cells = [
-            pa.chunked_array([c for rows, _ in self.parts for c in rows.data.column(name).chunks], pa.string()).slice(
-                0, self.rows
-            )
-            for name in self.columns
-        ]
-        together = pa.chunked_array([chunk for column in cells for chunk in column.chunks], pa.string())
+        chunks: list[Any] = []
+        for name in self.columns:
+            every = [chunk for rows, _ in self.parts for chunk in rows.data.column(name).chunks]
+            chunks += pa.chunked_array(every, pa.string()).slice(0, self.rows).chunks
+        together = pa.chunked_array(chunks, pa.string())
         numbers: np.ndarray = together.dictionary_encode().combine_chunks().indices.to_numpy(zero_copy_only=False)
         return numbers.reshape(len(self.columns), self.rows).T
 
@@ -201,22 +171,18 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
     Columns of `[data.columns]` are made if that was not done before.
     """
     found = _find(data, columns)
-    stored = []
+    stored, notices = [], []
     for part in found.parts:
         rows, content = _read_part(part, found.reads)
         if found.makers:
             rows, content = _with_made(rows, content, found, making or Making())
         stored.append((rows, content))
+        if content.blank:
+            notices.append(f"{part.name}: {counted(content.blank, 'blank row')} skipped")
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
-    contents = {part.name: content for part, (_, content) in zip(found.parts, stored, strict=True)}
-    return Text(
-        parts=tuple(stored),
-        columns=found.columns,
-        rows=min(available, data.limit or available),
-        notices=tuple(f"{name}: {content.notice}" for name, content in contents.items() if content.notice),
-    )
+    return Text(tuple(stored), found.columns, min(available, data.limit or available), tuple(notices))
 
 
 def text_fingerprint(data: Data, columns: set[str]) -> str | None:
@@ -299,8 +265,7 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
             "check their model and languages",
             code="data.blank_column",
         )
-    blanks = {"blank": made.blank + content.blank, "blanks": content.blanks or made.blanks}
-    return extended, made.model_copy(update=blanks)
+    return extended, made.model_copy(update={"blank": made.blank + content.blank})
 
 
 def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: int) -> str:
@@ -310,21 +275,11 @@ def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: in
 
 def find_parts(data: Data) -> list[Part]:
     """Return the data sets or files that a recipe names. Only the first lines of files are read."""
-    if data.file and data.dataset:
-        raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
     if data.file:
         return [_files_part(data.named, open_files(find_files(data.files), data.column))]
-    if not data.dataset:
-        raise CseError(
-            "[data] has neither `dataset` nor `file`",
-            'add `dataset`, for example "tatoeba_open"; `cse data list` shows all data sets',
-            code="data.no_text",
-        )
-    repeated = {name for name in data.dataset if data.dataset.count(name) > 1}
-    if repeated:
-        raise CseError(
-            f"[data] dataset: '{min(repeated)}' appears twice", "list each data set once", code="data.repeated_dataset"
-        )
+    if repeated := {name for name in data.dataset if data.dataset.count(name) > 1}:
+        message = f"[data] dataset: '{min(repeated)}' appears twice"
+        raise CseError(message, "list each data set once", code="data.repeated_dataset")
     return [_hub_part(name, data) if name.startswith("hf:") else _catalog_part(name, data) for name in data.dataset]
 
 
@@ -351,14 +306,12 @@ def _files_part(name: str, files: TextFiles) -> Part:
         name,
         tuple(files.columns),
         lambda columns: files.select(columns).tables(),
-        tuple(path for path in files.paths if isinstance(path, Path)),
+        files.paths,
         repr((files.format, sorted(files.columns.items()))),
     )
 
 
 def _hub_part(name: str, data: Data) -> Part:
-    from registry.resources.hub_sets import HubSet
-
     found = HubSet.parse(name).files(data.split)
     columns = {column: column for column in found.columns}
     if data.column is not None and data.column in columns:

@@ -38,13 +38,12 @@ def dataset_states() -> list[dict[str, Any]]:
 
 def _split_state(about: DatasetEntry, name: str) -> dict[str, Any]:
     state = catalog.state(about.name, name)
-    where, path = state.origin, state.path or None
-    if where is None:
-        states = [catalog.state(*root) for root in catalog.roots(about.name, name)]
-        where = "fetchable" if all(one.origin is not None or one.sources for one in states) else "missing"
-        path = None
-    rows = about.splits[name].rows
-    return {"name": name, "rows": rows, "columns": about.columns_of(name), "where": where, "path": path}
+    found: dict[str, Any] = {"name": name, "rows": about.splits[name].rows, "columns": about.columns_of(name)}
+    if state.origin is not None:
+        return found | {"where": state.origin, "path": state.path or None}
+    states = [catalog.state(*root) for root in catalog.roots(about.name, name)]
+    fetchable = all(one.origin is not None or one.sources for one in states)
+    return found | {"where": "fetchable" if fetchable else "missing", "path": None}
 
 
 def check_datasets(names: Sequence[str]) -> list[dict[str, Any]]:

@@ -107,21 +107,13 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
 
 
 def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator[str]:
-    """Yield a note for each override of `steps` that replaces `epochs` of a file or an override, or vice versa."""
-    if not overrides:
-        return
-    train, origins = written.tables.get("train", {}), written.origins
-    known = {key: f"{train[key]} ({origins.where(('train', key), at_key=True)})" for key in EXCLUSIVE if key in train}
+    """Yield a note for each override of `steps` that replaces `epochs` of the files, or vice versa."""
+    train, given = written.tables.get("train", {}), {override.keys for override in overrides}
     for override in overrides:
-        table, key = override.keys[0], override.keys[-1]
-        if table != "train" or len(override.keys) != 2 or key not in EXCLUSIVE:
-            continue
-        if override.unset:
-            known.pop(key)
-            continue
-        if (value := known.pop(EXCLUSIVE[key], None)) is not None:
-            yield f"train.{key}={override.value} replaces train.{EXCLUSIVE[key]}={value}"
-        known[key] = f"{override.value} ({override.label})"
+        other = EXCLUSIVE.get(override.keys[-1]) if override.keys[0] == "train" else None
+        if other is not None and other in train and not override.unset and ("train", other) not in given:
+            place = written.origins.where(("train", other), at_key=True)
+            yield f"{override.path}={override.value} replaces train.{other}={train[other]} ({place})"
 
 
 def _far_values(recipe: Recipe) -> Iterator[str]:
@@ -159,33 +151,27 @@ def _value(tables: Any, keys: Keys) -> Any:
 
 def read_chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
     """Return the file of a recipe, or of a study, followed by the files that it extends."""
-    sources, seen = [_read(path, study)], [real_path(path)]
-    while (parent := _parent(sources[-1], study)) is not None:
-        seen.append(real_path(parent))
-        if seen[-1] in seen[:-1]:
-            circle = " → ".join([*(source.path.name for source in sources), parent.name])
-            raise sources[-1].refuse("recipe.circular_extends", _extends(study), f"circular 'extends': {circle}")
-        sources.append(_read(parent, study))
+    keys: Keys = (STUDY, "extends") if study else ("extends",)
+    sources: list[Source] = []
+    following: Path | None = path
+    while following is not None:
+        if real_path(following) in [real_path(source.path) for source in sources]:
+            circle = " → ".join([*(source.path.name for source in sources), following.name])
+            raise sources[-1].refuse("recipe.circular_extends", keys, f"circular 'extends': {circle}")
+        source = read_source(following)
+        if study and STUDY not in source.tables:
+            raise source.refuse("recipe.not_a_study", (), f"a recipe, not a study: it has no table [{STUDY}]")
+        if not study and STUDY in source.tables:
+            message = f"a study, not a recipe. Run it with `cse run {source.label}`"
+            raise source.refuse("recipe.not_a_recipe", (STUDY,), message)
+        sources.append(source)
+        following = _parent(source, keys)
     return tuple(sources)
 
 
-def _extends(study: bool) -> Keys:
-    return (STUDY, "extends") if study else ("extends",)
-
-
-def _read(path: Path, study: bool) -> Source:
-    source = read_source(path)
-    if study and STUDY not in source.tables:
-        raise source.refuse("recipe.not_a_study", (), f"a recipe, not a study: it has no table [{STUDY}]")
-    if not study and STUDY in source.tables:
-        message = f"a study, not a recipe. Run it with `cse run {source.label}`"
-        raise source.refuse("recipe.not_a_recipe", (STUDY,), message)
-    return source
-
-
-def _parent(source: Source, study: bool) -> Path | None:
+def _parent(source: Source, keys: Keys) -> Path | None:
     """Return the file that a file extends, or None if it extends no file."""
-    keys, table = _extends(study), source.tables[STUDY] if study else source.tables
+    study, table = len(keys) > 1, _value(source.tables, keys[:-1])
     if not isinstance(table, dict) or "extends" not in table:
         return None
     name, what = table["extends"], STUDY if study else "recipe"

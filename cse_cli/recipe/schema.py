@@ -18,17 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
-from registry import (
-    AUGMENTERS,
-    ENCODERS,
-    EVALUATORS,
-    GENERATORS,
-    HEADS,
-    LOSSES,
-    OPTIMIZERS,
-    QUEUES,
-    SCHEDULES,
-)  # fmt: skip
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, OPTIMIZERS, QUEUES, SCHEDULES
 from registry.machinery.core import Entry, Registry
 from registry.machinery.parameters import Parameters, UnvalidatedParameters
 
@@ -57,13 +47,9 @@ def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
     """
     if isinstance(value, list | tuple):
         return [_without_directory(each, kind) for each in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.startswith("hf:"):
         return value
-    if kind == "file":
-        is_path = not value.startswith("hf:")
-    else:
-        is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
-    if not is_path:
+    if kind == "model" and not value.startswith((".", "/", "~")) and value.count("/") < 2:
         return value
     return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
 

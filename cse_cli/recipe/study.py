@@ -203,14 +203,20 @@ def check_study(study: StudyTable, problems: Problems) -> None:
     for number, name in enumerate(study.omit):
         problems.known("row", name, [row.row for row in study.rows], (STUDY, "omit", number))
     _check_reported(study, problems)
-    for keys, path in _paths(study):
+    paths = [((*keys, name), name) for keys, grid in _grids(study) for name in grid]
+    for keys, change in study.changes():
+        paths += [((*keys, "set", number), override.path) for number, override in enumerate(change.set)]
+    for keys, path in paths:
         if path == "train.seed":
-            problems.add(
-                "study.seed_as_setting", keys, "seeds are not a setting. Set 'seeds', or use --seeds", at_key=True
-            )
-    for keys, score in _scores(study):
-        evaluator, _, metric = score.partition(".")
-        if score != AVERAGE and not (evaluator and metric):
+            message = "seeds are not a setting. Set 'seeds', or use --seeds"
+            problems.add("study.seed_as_setting", keys, message, at_key=True)
+    scores: list[tuple[Keys, str | None]] = [((STUDY, "score"), study.score)]
+    if study.figure is not None:
+        scores.append(((STUDY, "figure", "y"), study.figure.y))
+    scores += [((STUDY, "columns", number, "score"), column.score) for number, column in enumerate(study.columns)]
+    for keys, score in scores:
+        evaluator, _, metric = (score or AVERAGE).partition(".")
+        if score not in (None, AVERAGE) and not (evaluator and metric):
             message = f'should be "evaluator.metric", for example "stsb.spearman", or "{AVERAGE}"'
             problems.add("recipe.invalid_value", keys, message)
 
@@ -296,24 +302,6 @@ def _grids(study: StudyTable) -> Iterator[tuple[Keys, Grid]]:
     yield (STUDY, "grid"), study.grid
     yield (STUDY, "tune"), study.tune
     yield from (((*keys, "tune"), row.tune) for keys, row in study.placed_rows())
-
-
-def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
-    """Yield the place and the dotted path of every setting of a study."""
-    for keys, grid in _grids(study):
-        yield from (((*keys, name), name) for name in grid)
-    for keys, change in study.changes():
-        for number, override in enumerate(change.set):
-            yield (*keys, "set", number), override.path
-
-
-def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
-    """Yield the place and content of every "evaluator.metric" or "avg"."""
-    scores: list[tuple[Keys, str | None]] = [((STUDY, "score"), study.score)]
-    if study.figure is not None:
-        scores.append(((STUDY, "figure", "y"), study.figure.y))
-    scores += [((STUDY, "columns", number, "score"), column.score) for number, column in enumerate(study.columns)]
-    yield from ((keys, score) for keys, score in scores if score is not None)
 
 
 def check_paper(study: StudyTable, problems: Problems) -> None:
@@ -408,9 +396,7 @@ def load_study(name_or_path: str) -> Study:
         near = suggestion(name_or_path, all_studies())
         action = "`cse list studies` shows all names"
         raise UnknownNameError(f"unknown study '{name_or_path}'.{near}", action, code="recipe.unknown_study")
-    table = outline(path, with_paper=True)
-    fields = {name: getattr(table, name) for name in StudyTable.model_fields}
-    return Study.model_construct(**fields, name=name_of(path), path=path)
+    return outline(path, with_paper=True)
 
 
 def only_rows(study: Study, rows: Sequence[str]) -> Study:
@@ -438,8 +424,8 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
     return found
 
 
-def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
-    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table."""
+def outline(path: Path, *, with_paper: bool = False) -> Study:
+    """Return a study without validating its recipes. `with_paper` compares it with the paper's table."""
     origins = origins_of(path)
     problems = Problems(origins.where)
     for source in origins.sources:
@@ -448,14 +434,17 @@ def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
             message = f"the file of a study contains only the table [{STUDY}].{hint}"
             problems.add("study.unknown_key", (key,), message, at_key=True)
     written = _merge(origins)
-    study = _parse(written, problems)
+    tables = {**written, **_with_dotted_paths(written, ("grid", "tune"), (STUDY,), problems)}
+    tables["rows"] = _parse_each(Row, written, "rows", problems)
+    tables["columns"] = _parse_each(Column, written, "columns", problems)
+    study = check_section(StudyTable, tables, (STUDY,), problems)
     problems.raise_if_any(STUDY)
     report_odd_values(written, (STUDY,), problems)
     check_study(study, problems)
     if with_paper:
         check_paper(study, problems)
     problems.raise_if_any(STUDY)
-    return study
+    return Study.model_construct(**dict(study), name=name_of(path), path=path)
 
 
 def origins_of(path: Path) -> Origins:
@@ -475,14 +464,6 @@ def _merge(origins: Origins) -> dict[str, Any]:
                 merged.pop(other, None)
         merged |= {key: value for key, value in own.items() if key != "extends"}
     return merged
-
-
-def _parse(written: dict[str, Any], problems: Problems) -> StudyTable:
-    """Return the study, with a default in place of each wrong value."""
-    tables = {**written, **_with_dotted_paths(written, ("grid", "tune"), (STUDY,), problems)}
-    tables["rows"] = _parse_each(Row, written, "rows", problems)
-    tables["columns"] = _parse_each(Column, written, "columns", problems)
-    return check_section(StudyTable, tables, (STUDY,), problems)
 
 
 def _with_dotted_paths(

@@ -11,13 +11,11 @@ from typing import Any
 from rich.text import Text
 
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import to_toml
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.recipe.completion import KINDS, kinds_with_plugins, summaries
 from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, find, shipped_name
-from cse_cli.recipe.load import load, read
-from cse_cli.recipe.sources import read_source
+from cse_cli.recipe.load import load
 from registry import REGISTRIES
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import Badge, badge_of
@@ -58,13 +56,6 @@ def dataset_document(name: str) -> dict[str, Any] | None:
     return {**kept, "sources": [remote.where for remote in about.sources.values()], "splits": splits}
 
 
-def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:
-    """Return the text of a recipe's file, or the resolved recipe with overrides."""
-    if resolved:
-        return to_toml(load(name, overrides, unset).recipe.resolved())
-    return read_source(find(name)).text
-
-
 def recipe_badge(name: str) -> Badge | None:
     """Return the badge of a recipe of this installation, or None for another file."""
     shipped = shipped_name(find(name))
@@ -73,13 +64,12 @@ def recipe_badge(name: str) -> Badge | None:
 
 def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
     """Return a valid recipe as JSON. A changed recipe has no badge."""
-    recipe = load(name, overrides, unset).recipe
-    written = read(name)
-    files = [str(source.path) for source in written.origins.sources]
+    loaded = load(name, overrides, unset)
+    files = [str(source.path) for source in loaded.origins.sources]
     badge = None if overrides or unset else recipe_badge(name)
     return {
-        "name": written.name, "path": str(written.path), "extends": files[1:], "hash": recipe.hash(),
-        "text": written.text, "recipe": recipe.resolved(), "badge": badge.document() if badge else None,
+        "name": loaded.name, "path": str(loaded.path), "extends": files[1:], "hash": loaded.recipe.hash(),
+        "text": loaded.text, "recipe": loaded.recipe.resolved(), "badge": badge.document() if badge else None,
     }  # fmt: skip
 
 

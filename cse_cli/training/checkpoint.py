@@ -72,9 +72,9 @@ def _refusal(file: Path, reported: str) -> OSError | None:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_of_writer else None
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Return the content of a file, with tensors on the CPU. Check the file with `damage` first."""
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+def load(path: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """Return the content of a file that `damage` has checked, with tensors on the CPU, or only `mapped`."""
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     return content
 
 
@@ -87,18 +87,12 @@ def damage(path: Path) -> str | None:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
         if wrong is None:  # torch reads fields that zipfile ignores
-            _mapped(path)
+            load(path, mapped=True)
     except FileNotFoundError:
         return "is missing"
     except Exception as error:  # BadZipFile, zlib.error, RuntimeError, NotImplementedError …
         return f"is damaged: {error}"
     return None if wrong is None else f"is damaged: the checksum of {wrong} is wrong"
-
-
-def _mapped(path: Path) -> dict[str, Any]:
-    """Return the content of a file without reading its tensors."""
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return content
 
 
 def saved(folder: Path) -> list[Path]:
@@ -129,8 +123,8 @@ def _fault(path: Path, method: Method) -> str | None:
     if (fault := damage(path)) is not None:
         return fault
     try:
-        content = _mapped(path)
-        weights, run, best = content["method"], content.get("run", path.parent.name), content["selection"]["step"]
+        content = load(path, mapped=True)
+        weights, run, best = content["method"], content["run"], content["selection"]["step"]
     except Exception as error:  # a file of another program
         return f"is not a checkpoint of a run: {error}"
     if run != path.parent.name:
@@ -232,18 +226,19 @@ class Selection:
 
     def restore(self, encoder: Encoder) -> None:
         """Load the best state into `encoder`, if one exists."""
-        if self.file is not None:
-            encoder.load_state_dict(run_on_rank0(self._read))
+        if (file := self.file) is None:
+            return
 
-    def _read(self) -> dict[str, Any]:
-        assert self.file is not None
-        if (fault := damage(self.file)) is not None:
-            raise CseError(
-                f"the best state {self.file} {fault}",
-                f"resume from the last checkpoint that does not need it: cse run --resume {self.folder.name[:8]}",
-                code="training.damaged_state",
-            )
-        return load(self.file)
+        def read() -> dict[str, Any]:
+            if (fault := damage(file)) is not None:
+                raise CseError(
+                    f"the best state {file} {fault}",
+                    f"resume from the last checkpoint that does not need it: cse run --resume {self.folder.name[:8]}",
+                    code="training.damaged_state",
+                )
+            return load(file)
+
+        encoder.load_state_dict(run_on_rank0(read))
 
     def delete_others(self) -> None:
         """Delete the states that neither of the two checkpoints needs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -237,50 +237,26 @@ def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[s
     return found
 
 
-@dataclass(frozen=True)
-class RandomState:
-    """State of the random generators of a forward pass.
-
-    Args:
-        shared: State of the step's generator.
-        cpu: State of torch's generator.
-        accelerators: State of the generator of each accelerator.
-    """
-
-    shared: Tensor
-    cpu: Tensor
-    accelerators: list[Tensor]
-
-    @staticmethod
-    def now(generator: torch.Generator) -> RandomState:
-        """Return the current state."""
-        return RandomState(generator.get_state(), torch.get_rng_state(), random_states())
-
-    def restore(self, generator: torch.Generator) -> None:
-        """Restore the generators to this state."""
-        generator.set_state(self.shared)
-        torch.set_rng_state(self.cpu)
-        set_random_states(self.accelerators)
-
-
+@dataclass(eq=False)
 class StepState:
     """One step of one method on one batch. The forward pass fills it.
 
     The random stream of augmenters and queues, `generator`, is equal on every device.
     """
 
-    def __init__(self, method: Method, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:
-        self.method = method
-        self.batch = batch
-        self.index = index
-        self.total = total
-        self.generator = generator
-        self.embedded: dict[str, Embedded] = {}
-        self.views: dict[str, Encoded] = {}
-        self.unperturbed: dict[str, Tensor] = {}
-        self._began = RandomState.now(generator)
-        self._gradients: dict[str, Tensor] | None = None
-        self._sentences: dict[str, Tensor] = {}
+    method: Method
+    batch: Batch
+    index: int
+    total: int
+    generator: torch.Generator
+    embedded: dict[str, Embedded] = field(default_factory=dict, init=False)
+    views: dict[str, Encoded] = field(default_factory=dict, init=False)
+    unperturbed: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _gradients: dict[str, Tensor] | None = field(default=None, init=False)
+    _sentences: dict[str, Tensor] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self._randomness()
 
     def sentences(self, view: str) -> Tensor:
         """Return (N, D): the view's sentence embeddings from every device, detached."""
@@ -305,16 +281,25 @@ class StepState:
             self._gradients = self._probe()
         return self._gradients[view]
 
+    def _randomness(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return the states of the random generators of a forward pass: the step's, torch's and the accelerators'."""
+        return self.generator.get_state(), torch.get_rng_state(), random_states()
+
+    def _restore(self, generator: Tensor, cpu: Tensor, accelerators: list[Tensor]) -> None:
+        self.generator.set_state(generator)
+        torch.set_rng_state(cpu)
+        set_random_states(accelerators)
+
     def _probe(self) -> dict[str, Tensor]:
-        now = RandomState.now(self.generator)
+        now = self._randomness()
         with torch.enable_grad():
             # From the start of the step: an earlier augmenter may have sampled, and must sample the same values again.
-            self._began.restore(self.generator)
+            self._restore(*self._began)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
             loss = self.method.objective(self.method(probe), probe)
             names = list(probe.unperturbed)
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
-        now.restore(self.generator)
+        self._restore(*now)
         return {
             name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach() / world_size()
             for name, gradient in zip(names, found, strict=True)

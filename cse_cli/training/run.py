@@ -178,11 +178,10 @@ def try_step(prepared: Prepared) -> dict[str, float]:
         return {}
     one, compute = prepared.experiment, prepared.compute
     method = one.method.to(compute.device).train()
-    with closing(
-        TrainStep(method, prepared.batches, one.recipe.train, compute, prepared.seed, prepared.steps)
-    ) as stepper:
+    stepper = TrainStep(method, prepared.batches, one.recipe.train, compute, prepared.seed, prepared.steps)
+    with closing(stepper):
         taken = stepper.take(0)
     losses = {label: loss.item() for label, loss in taken.losses.items()}
     if not torch.isfinite(taken.loss):
-        raise loss_not_finite(taken.loss.item(), 1, losses, {})
+        raise loss_not_finite(taken.loss.item(), 1, losses)
     return losses

@@ -245,8 +245,7 @@ class TrainStep:
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
-        if "watch" in state:
-            self.watch.load_state(state["watch"])
+        self.watch.load_state(state["watch"])
 
     def close(self) -> None:
         """End the thread that prepares batches."""
@@ -254,10 +253,10 @@ class TrainStep:
 
 
 def parallel(method: Method) -> Callable[[StepState], dict[str, Tensor]]:
-    """Return the module that computes a training step: the method, wrapped if several processes train together.
+    """Return the method, wrapped if several processes train together: the backward pass then averages the gradients.
 
-    The wrapper averages the gradients over the processes during the backward pass. Probes call the method directly.
-    Each component handles its own buffers. Weights without a gradient, which differ by method, are found at every step.
+    Probes call the method directly. Each component handles its own buffers. Weights without a gradient, which differ by
+    method, are found at every step.
     """
     if world_size() == 1:
         return method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cse_cli.runs.signals import stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
-from cse_cli.training.health import CollapseAlarm, agreement, describe_views, loss_not_finite, traceable_distance
+from cse_cli.training.health import CollapseAlarm, agreement, describe_view, loss_not_finite, traceable_distance
 from cse_cli.training.method import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
@@ -76,7 +76,6 @@ class Trainer:
         self.saved = 0
         self.saved_at = time.monotonic()
         self.unseen: list[StepOutput] = []
-        self.before: Mapping[str, Tensor] = {}
         self.last_state: str | None = None
 
     def run(self) -> None:
@@ -100,10 +99,10 @@ class Trainer:
                 taken = self.stepper.take(done, look)
                 if look is None:
                     self.unseen.append(taken)
-                else:
-                    self.before = taken.losses
                 self.progress.step += 1
-                self._count_time(began, stepping=True)
+                took = time.perf_counter() - began
+                self.progress.seconds += took
+                self.progress.step_seconds += took
                 if logging:
                     self._record(taken)
                 self._evaluate_and_save()
@@ -182,7 +181,7 @@ class Trainer:
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
         self.stepper.load_state(state)
-        states = [state["random"], *state.get("random_of_others", [])]
+        states = [state["random"], *state["random_of_others"]]
         if rank() < len(states):
             checkpoint.set_random_state(states[rank()])
         else:
@@ -216,11 +215,6 @@ class Trainer:
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
-
-    def _count_time(self, began: float, *, stepping: bool) -> None:
-        took = time.perf_counter() - began
-        self.progress.seconds += took
-        self.progress.step_seconds += took if stepping else 0.0
 
     def _record(self, taken: StepOutput) -> None:
         """Log the losses, health metrics and recent throughput of a step."""
@@ -281,7 +275,7 @@ class Trainer:
             # Without the name of the evaluator, so that all recipes log the same curve.
             self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
             run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
-        self._count_time(began, stepping=False)
+        self.progress.seconds += time.perf_counter() - began
         self.stepper.watch.mark("evaluation")
 
     def _warn(self, text: str) -> None:
@@ -298,21 +292,17 @@ class Trainer:
         wrong = next((place for place, value in enumerate(values) if not math.isfinite(value)), None)
         if wrong is not None:
             at = self.progress.step - len(unseen) + wrong + 1
-            self.before = unseen[wrong - 1].losses if wrong else self.before
             raise self._failure(values[wrong], at, unseen[wrong].losses)
-        self.before = unseen[-1].losses
 
     def _check_loss(self, loss: Tensor, losses: Mapping[str, Tensor], step: StepState) -> None:
         self._check_unseen_losses()
         whole = mean_devices(loss)  # equal on all processes, so that all stop
-        if torch.isfinite(whole):
-            return
-        vectors = {name: step.sentences(name) for name in step.views}
-        raise self._failure(whole.item(), self.progress.step + 1, losses, describe_views(vectors))
+        if not torch.isfinite(whole):
+            views = [describe_view(name, step.sentences(name)) for name in step.views]
+            raise self._failure(whole.item(), self.progress.step + 1, losses, views)
 
-    def _failure(self, total: float, at: int, losses: Mapping[str, Tensor], views: str = "") -> RunFailedError:
+    def _failure(self, total: float, at: int, losses: Mapping[str, Tensor], views: Sequence[str] = ()) -> Exception:
         """Return the error for an objective that is not finite at a step, with each of its losses."""
-        now = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
-        before = {label: mean_devices(loss.detach()).item() for label, loss in self.before.items()}
+        values = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
         saved = f"  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}"
-        return loss_not_finite(total, at, now, before, (views, saved))
+        return loss_not_finite(total, at, values, [*views, saved])

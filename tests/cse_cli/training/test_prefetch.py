@@ -134,7 +134,7 @@ def test_the_batches_of_a_recipe_are_the_same_ahead(name: str, parts: Small) -> 
     ahead, plain = (Feed(each.batch, 8, CPU, how) for each, how in zip(batches, (True, False), strict=True))
     for step in range(8):
         one, other = ahead.take(step), plain.take(step)
-        assert one.sizes == other.sizes
+        assert one[1:] == other[1:]
         for view, tokens in one.batch.items():
             torch.testing.assert_close(tokens.ids, other.batch[view].ids, rtol=0, atol=0)
             torch.testing.assert_close(tokens.mask, other.batch[view].mask, rtol=0, atol=0)
