@@ -272,11 +272,16 @@ def _levels(family: Mapping[int, float], families: int) -> dict[int, tuple[float
     return {0: (share, True), **others}
 
 
+def correct_together(families: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
+    """Return the adjusted p-values of `judge_together`."""
+    return [[None if one is None else one.p for one in family] for family in judge_together(families)]
+
+
 def correct_named(values: Mapping[str, float | None], primary: str) -> dict[str, float | None]:
     """Return the p-values of one family by name, corrected together. The primary one may be at any place."""
     names = [primary, *(name for name in values if name != primary)]
-    (judged,) = judge_together([[values.get(name) for name in names]])
-    corrected = {name: None if one is None else one.p for name, one in zip(names, judged, strict=True)}
+    (family,) = correct_together([[values.get(name) for name in names]])
+    corrected = dict(zip(names, family, strict=True))
     return {name: corrected[name] for name in values}
 
 

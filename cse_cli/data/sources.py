@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from cse_cli.core import paths
 from cse_cli.core.formatting import counted
 from cse_cli.data.cache import Facts, Progress, cached, noted_facts
-from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
+from cse_cli.data.columns import BLOCK, ColumnMaker, Making, in_order
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
 from cse_cli.data.tokens import Column, read_arrow, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
@@ -251,12 +251,14 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
 
     def tables() -> Iterator[Any]:
         count = min(len(rows), found.limit or len(rows))
-        cells: dict[str, Cells] = {name: Column([rows.select_columns([name])]) for name in found.reads}
+        cells: dict[str, list[str]] = {}
+        for name in found.reads:
+            cells[name] = Column[str]([rows.select_columns([name])]).take(range(count))
         for name, maker in found.makers.items():
-            cells[name] = maker.make(cells[maker.source], range(count), making)
+            cells[name] = maker.make(cells[maker.source], making)
         for start in range(0, count, BLOCK):
-            part = range(start, min(start + BLOCK, count))
-            yield pa.table({name: pa.array(cells[name].take(part), pa.string()) for name in found.columns})
+            part = slice(start, start + BLOCK)
+            yield pa.table({name: pa.array(cells[name][part], pa.string()) for name in found.columns})
 
     extended, made = store(found.made_path(content), found.columns, tables)
     if not made.rows and content.rows:

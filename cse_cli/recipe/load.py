@@ -12,7 +12,7 @@ from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, na
 from cse_cli.recipe.keys import Keys, dotted, is_ending, parse_dotted
 from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides, setting_text
 from cse_cli.recipe.problems import MOST_NAMES, Problem, RecipeError, nearest
-from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.schema import PROSE, Recipe, tune_of
 from cse_cli.recipe.sources import Origins, Source, read_source
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
@@ -118,8 +118,6 @@ def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator
 
 def _far_values(recipe: Recipe) -> Iterator[str]:
     """Yield a note for each value that is 1,000 times as far as the range on a log scale that `cse tune` searches."""
-    from cse_cli.recipe.describe import tune_of  # imports torch, as components do, and `cse leaderboard` does not
-
     for placed in recipe.parts():
         for name, value in placed.part.params:
             tune = tune_of(placed.entry.parameters.model_fields[name])

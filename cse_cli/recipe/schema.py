@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -21,6 +22,9 @@ from cse_cli.recipe.keys import Keys, dotted
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, OPTIMIZERS, QUEUES, SCHEDULES
 from registry.machinery.core import Entry, Registry
 from registry.machinery.parameters import Parameters, UnvalidatedParameters
+
+if TYPE_CHECKING:
+    from registry.types import Tune
 
 PROSE = frozenset({"title", "description", "paper", "tune"})
 """Top-level keys of a recipe that do not change any result."""
@@ -515,6 +519,17 @@ class Recipe(Section):
         return self.model_copy(update=sections)
 
     @property
+    def model(self) -> str:
+        """Model that the scored encoder, or the innermost encoder that it wraps, starts from. Empty without one."""
+        part = self.encoders[self.evaluate.encoder]
+        while "model" not in part.params:
+            inner = [part.params[r.parameter] for r in ENCODERS[part.name].references if r.kind == "encoder"]
+            if not inner:
+                return ""
+            part = self.encoders[str(inner[0])]
+        return str(part.params["model"])
+
+    @property
     def wrapped(self) -> dict[str, str]:
         """Wrapper → loss that it computes, by their names in the recipe."""
         return {
@@ -605,3 +620,17 @@ def shared_keys(entry: Entry[Any]) -> list[str]:
 def build_part(train: Train, key: str) -> Any:
     """Return the optimizer or schedule."""
     return entry_of(train, key).build(parameters_of(train, key))
+
+
+def tune_of(field: FieldInfo) -> Tune | None:
+    """Return the tuning range of a parameter's type, or of one type of a union, or None."""
+    from registry.types import Tune  # imports torch, which `cse leaderboard` does not need
+
+    hints: list[Any] = [field]
+    while hints:
+        hint, *hints = hints
+        for mark in (*getattr(hint, "metadata", ()), *getattr(hint, "__metadata__", ())):
+            if isinstance(mark, Tune):
+                return mark
+        hints = [*get_args(hint.annotation if isinstance(hint, FieldInfo) else hint), *hints]
+    return None

@@ -25,15 +25,11 @@ from cse_cli.analysis.compare import Comparison, MetricComparison, judge
 from cse_cli.analysis.score_table import Score, correct_row, measure
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.stats import LEVEL, beside_number, compare_paired, correct_named, judge_together
+from cse_cli.core.stats import LEVEL, beside_number, compare_paired, correct_named, correct_together, judge_together
 
 pytestmark = pytest.mark.slow
 
 MOST = 0.06
-
-
-def correct_together(families):
-    return [[None if one is None else one.p for one in family] for family in judge_together(families)]
 
 
 def rng() -> np.random.Generator:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.describe import levels, tune_of
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
+from cse_cli.recipe.schema import tune_of
+from cse_cli.recipe.view import levels
 from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
@@ -119,12 +120,8 @@ def test_show_a_data_set(capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("hipocampus", "hippocampus"),
-        ("tatoeba_opne", "tatoeba_open"),
-    ],
-)  # fmt: skip
+    ("name", "near"), [("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("tatoeba_opne", "tatoeba_open")]
+)
 def test_show_suggests(name, near, capsys):
     code, out, err = cse("show", name, capsys=capsys)
     assert (code, out) == (2, "")

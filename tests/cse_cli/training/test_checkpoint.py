@@ -138,14 +138,3 @@ def test_killed_between_the_two_renames(text: str, tmp_path: Path, killed: Path)
     again.run()
     assert log.heard.warnings == []
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
-
-
-@pytest.mark.slow
-def test_a_checkpoint_without_a_run_is_used(text: str, killed: Path) -> None:
-    content = checkpoint.load(killed / "checkpoint.pt")
-    del content["run"]
-    checkpoint.write(killed / "checkpoint.pt", content)
-    (killed / "checkpoint-previous.pt").unlink()
-    again = trainer(killed, prepared(text))
-    again.restore()
-    assert again.progress.step == 12

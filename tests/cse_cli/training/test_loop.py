@@ -336,18 +336,6 @@ def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: Path) -> None:
-    logs = []
-    for precision in ("fp32", "bf16"):
-        log = Recorded()
-        job = replace(prepared(text), compute=choose("cpu", precision))
-        trainer(tmp_path / precision, job, log).run()
-        logs.append(log.points)
-    assert logs[0].keys() == logs[1].keys()
-    assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
-
-
-@pytest.mark.slow
 def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> None:
     """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
     log = Recorded()
