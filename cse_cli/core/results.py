@@ -113,16 +113,11 @@ class Result(BaseModel, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
     Args:
-        recipe: Name or path of the recipe on the command line.
-        source: Absolute path of the recipe's file.
-        identity: Identity of the experiment.
+        recipe: Name or path of the recipe on the command line, whose file is `source`.
         plan: Seeds that were planned with this one, or None if it was started without a plan.
-        started: Time at which the run was created.
-        scores: Evaluator → metric → value, of the selected state.
-        untrained: Evaluator → metric → value before the first step, for the evaluators that ran then.
-        word_overlap: Evaluator → metric → value of `Evaluator.word_overlap`, the baseline without an encoder.
+        scores: Of the selected state. `untrained` are those before the first step, for the evaluators that ran then.
+        word_overlap: Values of `Evaluator.word_overlap`, the baseline without an encoder.
         curve: Step → value of the selecting metric.
-        selected_step: Step of the selected state.
         early_stop: End before the last of `steps`, or None if all steps were trained.
         metric_for_best_model: "evaluator.metric" that selected the state. None if there was no selection.
         test_selected: Whether a test split selected the state. Such scores are optimistic.
@@ -131,9 +126,7 @@ class Result(BaseModel, frozen=True):
         commits: Repository of the Hub, "model owner/name" or "dataset owner/name" → commit.
         measures: Measures of the method, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step. Two digests are equal if every bit is.
-        seconds: Wall time of training, including evaluation.
-        sentences_per_second: Training throughput without evaluation.
-        speed: Wall time of the parts. None without training.
+        seconds: Wall time of training, including evaluation. `sentences_per_second` excludes it.
     """
 
     schema_version: Literal[1] = 1

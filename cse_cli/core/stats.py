@@ -134,20 +134,13 @@ class Paired(BaseModel, frozen=True):
     """One metric of two methods with the same seeds. All differences are the second minus the first.
 
     Args:
-        seeds: Seeds that both methods have.
-        first: Score of the first method for each seed.
-        second: Score of the second method for each seed.
-        difference: Mean difference over the seeds.
         std: Sample standard deviation of the differences. None with one seed.
         t: Student's t of the differences with n − 1 degrees of freedom. None with one seed, and if every seed has the
             same difference: then there is no sample.
-        p: Two-sided p-value of this metric for a planned number of seeds.
-        p_anytime: Two-sided p-value of this metric for any number of seeds (see `Design`).
-        mode: Mode of the test.
+        p: Two-sided p-value of this metric for a planned number of seeds. `p_anytime` is that for any number.
         p_adjusted: p-value of the mode, corrected for metrics and comparisons. None if the metric is not tested.
         level: Level of the test of this metric and of its interval, after the correction. None without a test.
         low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
-        high: Upper end of the interval.
         seeds_needed: Number of seeds with which the test in this mode finds a difference of this size in 80 % of tries.
             One more than `MOST_SEEDS` means more than those.
     """
