@@ -111,15 +111,15 @@ def test_every_tensor_is_reached() -> None:
     row = torch.zeros(1, 2)
     side = Tokens(row, row, row, row)
     changed = each_tensor(Tokens(row, row, row, row, labels=row, side={"translation": side}), lambda t: t + 1)
-    found = [
+    found = (
         changed.ids,
         changed.mask,
         changed.types,
         changed.positions,
         changed.labels,
         changed.side["translation"].ids,
-    ]
-    assert all(bool((values == 1).all()) for values in found if values is not None)
+    )
+    assert all(values is not None and bool((values == 1).all()) for values in found)
     assert changed.targets is None
 
 
