@@ -115,7 +115,7 @@ class Result(BaseModel, frozen=True):
     Args:
         recipe: Name or path of the recipe on the command line, whose file is `source`.
         plan: Seeds that were planned with this one, or None if it was started without a plan.
-        scores: Of the selected state. `untrained` are those before the first step, for the evaluators that ran then.
+        scores: Scores of the selected state. `untrained` has those before the first step, if they were measured.
         word_overlap: Values of `Evaluator.word_overlap`, the baseline without an encoder.
         curve: Step → value of the selecting metric.
         early_stop: End before the last of `steps`, or None if all steps were trained.

@@ -34,7 +34,7 @@ def noted_facts(path: Path, *, warn: bool = False) -> Facts | None:
     """Return the facts noted about a file, or None if the file or its note is missing or incomplete."""
     try:
         note = path.with_suffix(".json").read_text(encoding="utf-8")
-        facts: Facts = json.loads(note)
+        facts: Facts = json.loads(note.rpartition("\n")[2])  # version 0.1 wrote a checksum in front
         size = path.stat().st_size
         if facts.get("bytes", size) == size:
             return facts

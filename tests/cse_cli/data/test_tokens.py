@@ -118,6 +118,14 @@ def test_a_file_of_the_right_size_that_is_not_arrow_is_named(text, home):
         text.tokens("text", Words(), 5)
 
 
+def test_a_note_of_an_older_version_is_read(text, home):
+    first = text.tokens("text", Words(), 5).take(range(5))
+    (note,) = (home / "cache" / "tokens").rglob("*.json")
+    note.write_text('89abcdef\n{"file": "01234567"}')
+    words = Words()
+    assert (text.tokens("text", words, 5).take(range(5)), words.asked) == (first, 0)
+
+
 @pytest.mark.usefixtures("shards_of_two")
 def test_a_stop_keeps_finished_shards_only(text, home):
     class Stops(Words):
