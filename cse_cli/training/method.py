@@ -256,7 +256,7 @@ class StepState:
     _sentences: dict[str, Tensor] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._randomness()
+        self._began = _randomness(self.generator)
 
     def sentences(self, view: str) -> Tensor:
         """Return (N, D): the view's sentence embeddings from every device, detached."""
@@ -281,29 +281,31 @@ class StepState:
             self._gradients = self._probe()
         return self._gradients[view]
 
-    def _randomness(self) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return the states of the random generators of a forward pass: the step's, torch's and the accelerators'."""
-        return self.generator.get_state(), torch.get_rng_state(), random_states()
-
-    def _restore(self, generator: Tensor, cpu: Tensor, accelerators: list[Tensor]) -> None:
-        self.generator.set_state(generator)
-        torch.set_rng_state(cpu)
-        set_random_states(accelerators)
-
     def _probe(self) -> dict[str, Tensor]:
-        now = self._randomness()
+        now = _randomness(self.generator)
         with torch.enable_grad():
             # From the start of the step: an earlier augmenter may have sampled, and must sample the same values again.
-            self._restore(*self._began)
+            _restore(self.generator, *self._began)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
             loss = self.method.objective(self.method(probe), probe)
             names = list(probe.unperturbed)
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
-        self._restore(*now)
+        _restore(self.generator, *now)
         return {
             name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach() / world_size()
             for name, gradient in zip(names, found, strict=True)
         }
+
+
+def _randomness(generator: torch.Generator) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the states of the random generators of a forward pass: the step's, torch's and the accelerators'."""
+    return generator.get_state(), torch.get_rng_state(), random_states()
+
+
+def _restore(generator: torch.Generator, shared: Tensor, cpu: Tensor, accelerators: list[Tensor]) -> None:
+    generator.set_state(shared)
+    torch.set_rng_state(cpu)
+    set_random_states(accelerators)
 
 
 class ProbeState(StepState):
