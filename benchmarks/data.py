@@ -1,11 +1,11 @@
 """Cost of training text: reading, tokenization, second start, batches and kills.
 
-    python benchmarks/data.py --rows 1000000 [--processes 1 2] [--model mini_en] [--folder /tmp/cse-bench]
+    python benchmarks/data.py --rows 1000000 [--model mini_en] [--folder /tmp/cse-bench]
     python benchmarks/data.py --kill --rows 1000000 [--after 60]
 
 The lines are those of `wiki_en_1m` (CSE_DATA), repeated with a running number so that all lines differ. All files are
 written below `--folder` and deleted at the end. 20 million lines need 2.7 GB as text, 2.7 GB as Arrow and 2.4 GB as
-tokens. Prints Markdown tables. Processor seconds are the sum over all processes.
+tokens. Prints Markdown tables.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def batch_times(batches: Any, steps: range = range(1, 401)) -> dict[str, float]:
     return {"batch ms": statistics.median(taken), "largest ms": max(taken)}
 
 
-def measured(path: str, model: str, home: Path, processes: int) -> dict[str, float]:
-    """Return the measurements of a fresh process, with the processor seconds and the memory of it and its children."""
+def measured(path: str, model: str, home: Path) -> dict[str, float]:
+    """Return the measurements of a fresh process, with its processor seconds and memory."""
     command = [sys.executable, __file__, "--inner", "--path", path, "--model", model]
-    environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
+    environment = os.environ | {"CSE_HOME": str(home)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     with peak_of(child.pid) as peak:
@@ -137,10 +137,10 @@ def table(rows: list[tuple[str, dict[str, float]]]) -> None:
         print(f"| {label} | {' | '.join(f'{values[n]:,.2f}' if n in values else '' for n in names)} |")
 
 
-def killed(path: str, model: str, home: Path, after: float, processes: int) -> None:
+def killed(path: str, model: str, home: Path, after: float) -> None:
     """Kill a process while it tokenizes, and print the files that remain."""
     command = [sys.executable, __file__, "--inner", "--path", path, "--model", model]
-    environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
+    environment = os.environ | {"CSE_HOME": str(home)}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     time.sleep(after)
     child.send_signal(signal.SIGKILL)
@@ -149,7 +149,7 @@ def killed(path: str, model: str, home: Path, after: float, processes: int) -> N
     kept = sorted((home / "cache" / "tokens").rglob("0*.arrow"))
     left = list((home / "cache" / "tokens").rglob("tmp*"))
     print(f"killed after {after:.0f} s: kept {len(kept)} shards of 262,144 rows, {len(left)} unfinished files\n")
-    table([("the next start", measured(path, model, home, processes))])
+    table([("the next start", measured(path, model, home))])
     print(f"\nunfinished files afterwards: {len(list((home / 'cache' / 'tokens').rglob('tmp*')))}")
 
 
@@ -158,7 +158,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--model", default="mini_en")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--after", type=float, default=60)
     parser.add_argument("--folder", default=tempfile.gettempdir())
@@ -174,17 +173,12 @@ def main() -> None:
         path = folder / "text.txt"
         write_text(asked.rows, path)
         if asked.kill:
-            killed(str(path), asked.model, folder / "home", asked.after, asked.processes[0])
+            killed(str(path), asked.model, folder / "home", asked.after)
             return
-        rows = []
-        for processes in asked.processes:
-            home = folder / f"home{processes}"
-            for start in ("first", "second"):
-                label = f"{asked.rows:,} rows, {processes} process{'es'[: 2 * (processes > 1)]}, {start} start"
-                rows.append((label, measured(str(path), asked.model, home, processes)))
-            kept = sum(file.stat().st_size for file in (home / "cache" / "tokens").rglob("*.arrow"))
-            rows[-1][1]["bytes per row"] = kept / asked.rows
-            shutil.rmtree(home)
+        home, starts = folder / "home", ("first", "second")
+        rows = [(f"{asked.rows:,} rows, {start} start", measured(str(path), asked.model, home)) for start in starts]
+        kept = sum(file.stat().st_size for file in (home / "cache" / "tokens").rglob("*.arrow"))
+        rows[-1][1]["bytes per row"] = kept / asked.rows
         table(rows)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

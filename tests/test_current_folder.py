@@ -11,9 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli.data.tokens import SHARD
+from cse_cli.data.columns import BLOCK
 from tests.support.ports import unused_port
 from tests.support.programs import gone, runs
+from tests.support.seq2seq import tiny_t5
 from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.process
@@ -82,16 +83,17 @@ def test_the_pages(folder: Path) -> None:
     assert gone(servers, seconds=40)
 
 
-def tokenize(folder: Path) -> subprocess.Popen[str]:
-    """Start a run of so long a text that two processes tokenize it."""
-    (folder / "long.txt").write_text("".join(f"the dog {i}\n" for i in range(SHARD + 2)))
-    settings = ["--set", "data.file=long.txt", "--set", "train.steps=2"]
-    return start(folder, "run", "quickstart.toml", *settings, "--device", "cpu", CSE_TOKENIZE_PROCESSES="2")
+def make_column(folder: Path) -> subprocess.Popen[str]:
+    """Start a run with a column whose blocks two processes make."""
+    (folder / "long.txt").write_text("".join(f"the dog {i}\n" for i in range(BLOCK + 2)))
+    made = f"data.columns.translation={{ name = 'translate', model = '{tiny_t5(folder.parent)}', prefix = '' }}"
+    settings = ["--set", "data.file=long.txt", "--set", "train.steps=2", "--set", made]
+    return start(folder, "run", "quickstart.toml", *settings, "--seeds", "2", "--workers", "2", "--device", "cpu")
 
 
 @pytest.mark.exhaustive
-def test_tokenizing_in_several_processes(folder: Path) -> None:
-    code, err = ended(tokenize(folder))
+def test_a_column_made_in_several_processes(folder: Path) -> None:
+    code, err = ended(make_column(folder))
     assert (code, ran(folder)) == (0, []), err
 
 
@@ -100,8 +102,8 @@ def spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @pytest.mark.exhaustive
-def test_a_tokenizing_process_that_is_killed_is_one_message(folder: Path) -> None:
-    with tokenize(folder) as process:
+def test_a_killed_process_that_makes_a_column_is_one_message(folder: Path) -> None:
+    with make_column(folder) as process:
         while len(children := spawned(process)) < 2:
             assert process.poll() is None, process.communicate()[1]
         children[0].kill()

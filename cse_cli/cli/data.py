@@ -29,7 +29,7 @@ def list_datasets(json_: AsJson = False) -> None:
 
     states = dataset_states()
     if json_:
-        _write_json({"datasets": [asdict(state) for state in states]})
+        _write_json({"datasets": states})
     else:
         print_datasets(states)
 
@@ -43,10 +43,10 @@ def check(
 
     checked = check_datasets(names or [])
     if json_:
-        _write_json({"splits": [asdict(one) for one in checked]})
+        _write_json({"splits": checked})
     else:
         print_checked(checked)
-    codes = {one.exit_code for one in checked} - {0}
+    codes = {one["exit_code"] for one in checked} - {0}
     if codes:
         raise typer.Exit(min(codes))
 

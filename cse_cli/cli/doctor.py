@@ -35,10 +35,7 @@ EPILOG = "Examples:  cse doctor  ·  cse doctor --md > report.md  ·  cse doctor
 class Check:
     """Result of one check.
 
-    Args:
-        about: Subject of the check.
-        state: State. "note" means that something is missing that only some runs need.
-        text: Description of the state.
+    The state "note" means that something is missing that only some runs need.
     """
 
     about: str

@@ -78,8 +78,7 @@ def evaluate(
     from cse_cli.core.console import Screen, write_json
     from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models, word_overlaps
     from cse_cli.evaluation.tasks import parse_tasks
-    from cse_cli.evaluation.versus_papers import compare_with_papers
-    from cse_cli.evaluation.view import print_scores
+    from cse_cli.evaluation.view import compare_with_papers, print_scores
 
     settings = Settings(pooling, max_length, batch_tokens, device, template, precision, prompt or (), width)
     parsed = parse_tasks(tasks, set_ or ())

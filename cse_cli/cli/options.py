@@ -28,29 +28,20 @@ Plugin = Annotated[
         help="Python file with your components. It is executed. Repeatable.",
     ),
 ]
-"""Option of every command that looks up components."""
 
 SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=100. Repeatable."
-"""Help of `--set`, the same in every command that reads recipes."""
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
-"""Option of every command that reads recipes."""
-
 UNSET = "Remove a dotted key of the recipe. Repeatable."
-"""Help of `--unset`, the same in every command that reads recipes."""
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
 Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help=UNSET)]
-"""Option of every command that reads recipes."""
-
 Device = Annotated[
     str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
 ]
-"""Option of every command that computes."""
 Precision = Annotated[
     str | None,
     typer.Option(
         help="fp32, bf16, fp16 or auto, as --set train.precision=…. Default: the recipe's.", show_default=False
     ),
 ]
-"""Option of every command that computes recipes."""
 Portable = Annotated[
     bool,
     typer.Option(

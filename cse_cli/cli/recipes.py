@@ -40,35 +40,32 @@ def show(
 ) -> None:
     """Show a component's documentation, a recipe's text and its checks, or a data set's license and splits."""
     from cse_cli.core.console import write_json
-    from cse_cli.recipe.view import (
-        component_documents,
-        dataset_document,
-        print_badge,
-        print_component,
-        print_dataset,
-        recipe_badge,
-        recipe_document,
-        recipe_text,
-    )
+    from cse_cli.core.formatting import to_toml
+    from cse_cli.recipe import view
+    from cse_cli.recipe.files import find
+    from cse_cli.recipe.load import load
+    from cse_cli.recipe.sources import read_source
 
     changed = bool(set_ or unset)
-    components = [] if resolved or changed else component_documents(name)
-    dataset = None if components else dataset_document(name)
+    components = [] if resolved or changed else view.component_documents(name)
+    dataset = None if components else view.dataset_document(name)
     if json_ and components:
         write_json({"components": components})
     elif json_ and dataset is not None:
         write_json({"dataset": dataset})
     elif json_:
-        write_json(recipe_document(name, set_ or [], unset or []))
+        write_json(view.recipe_document(name, set_ or [], unset or []))
     elif components:
         for about in components:
-            print_component(about)
+            view.print_component(about)
     elif dataset is not None:
-        print_dataset(dataset)
+        view.print_dataset(dataset)
+    elif resolved or changed:
+        sys.stdout.write(to_toml(load(name, set_ or [], unset or []).recipe.resolved()))
     else:
-        sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
-        if not changed and (badge := recipe_badge(name)) is not None:
-            print_badge(badge)
+        sys.stdout.write(read_source(find(name)).text)
+    if not (json_ or components or dataset or changed) and (badge := view.recipe_badge(name)) is not None:
+        view.print_badge(badge)
 
 
 CITE_EPILOG = (

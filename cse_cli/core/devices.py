@@ -37,12 +37,7 @@ def missing_memory(error: BaseException) -> str | None:
 
 @dataclass(frozen=True)
 class Compute:
-    """Device of a process, and precision of its forward pass. Losses are always fp32.
-
-    Args:
-        device: Device with its number.
-        precision: Precision of matrix products.
-    """
+    """Device of a process, and precision of its forward pass. Losses are always fp32."""
 
     device: torch.device
     precision: Precision
@@ -76,16 +71,9 @@ class Compute:
 
 
 def choose(device: str = "auto", precision: str = "auto") -> Compute:
-    """Return a device and a precision that it supports.
+    """Return a device and a precision that it supports. "auto" is bf16 on CUDA and XPU devices that have it, else fp32.
 
-    Args:
-        device: "auto" (the accelerator of this machine, else the CPU), "cpu", or "cuda", "mps" or "xpu", with or
-            without a number. Without one, it is the first device, or the device of this process if several processes
-            train together.
-        precision: "auto" is bf16 on CUDA and XPU devices that support it, else fp32.
-
-    Raises:
-        CseError: If the device does not exist, or does not support the precision.
+    A kind of device without a number is its first device, or that of this process if several processes train together.
     """
     chosen = _device(device)
     if precision == "auto":

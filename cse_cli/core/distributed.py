@@ -10,19 +10,17 @@ import json
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
-from torch.nn.functional import pad
 
 from cse_cli.core import processes
 from cse_cli.core.processes import ProcessRank, is_alive
@@ -43,9 +41,6 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
     """Join the process group within the block. A single process does not join one.
 
     After a failure, the group is not destroyed, because this could wait for a crashed process. Exit instead.
-
-    Raises:
-        CseError: If this process has no device, or another process has crashed.
     """
     if here.world == 1:
         yield
@@ -55,7 +50,12 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
         torch.accelerator.set_device_index(device_id)
     with explain_lost_rank():
         store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
-        _register(store, here)
+        roster = PrefixStore("cse/roster", store)
+        roster.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        first = json.loads(roster.get("0"))  # waits for rank 0
+        if first["host"] == socket.gethostname() and here.rank > 0:
+            processes.exit_with_rank0(first["pid"])
+        _rosters[:] = [(roster, here)]
         backends = "gloo"
         if device_id is not None:  # such as NCCL for CUDA devices
             backends = f"cpu:gloo,{device_id.type}:{dist.Backend.default_device_backend_map[device_id.type]}"
@@ -72,11 +72,7 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
 
 
 def own_device(here: ProcessRank, device: str) -> torch.device | None:
-    """Return the accelerator of one of several processes, or None on the CPU.
-
-    Raises:
-        CseError: If `device` is a single device, or the machine has too few devices.
-    """
+    """Return the accelerator of one of several processes, or None on the CPU."""
     kind = accelerator()
     if device == "cpu" or (device == "auto" and kind is None):
         return None
@@ -110,19 +106,12 @@ _hosts: list[tuple[Any, Any]] = []
 """Process group of the devices, and the gloo group that belongs to it."""
 
 
-def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
-    """Run `make` on rank 0 and return its result on every rank.
-
-    Args:
-        make: Function whose result or exception reaches every process.
-        meanwhile: Function that the other processes run until then. `make` must end it.
-    """
+def run_on_rank0(make: Callable[[], T]) -> T:
+    """Run `make` on rank 0, and return its result, or raise its exception, on every rank."""
     if world_size() == 1:
         return make()
     if rank() > 0:
-        if meanwhile is not None:
-            meanwhile()
-        made, error = shared()
+        made, error = _shared()
         if error is not None:
             raise error
         return made  # type: ignore[no-any-return]
@@ -130,9 +119,9 @@ def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = N
         with single_process():
             made = make()
     except Exception as error:
-        shared((None, _portable(error)))
+        _shared((None, _portable(error)))
         raise
-    shared((made, None))
+    _shared((made, None))
     return made
 
 
@@ -157,22 +146,11 @@ def gather_objects(value: T) -> list[T]:
     return found
 
 
-def shared(value: Any = None) -> Any:
-    """Return the value of rank 0 on every rank, also within `run_on_rank0`."""
+def _shared(value: Any = None) -> Any:
+    """Return the value of rank 0 on every rank."""
     held = [value]
     dist.broadcast_object_list(held, src=0, group=_group(), device=torch.device("cpu"))
     return held[0]
-
-
-def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Return the (n, D) rows of each process, ordered by rank, on rank 0, and an empty list on the others.
-
-    `local` is on the CPU, and `sizes` contains the number of rows of each process.
-    """
-    padded = pad(local, (0, 0, 0, max(sizes) - len(local)))
-    parts = [torch.empty_like(padded) for _ in sizes] if dist.get_rank() == 0 else None
-    dist.gather(padded, parts, dst=0, group=_group())
-    return [] if parts is None else [part[:size] for part, size in zip(parts, sizes, strict=True)]
 
 
 def _group() -> Any:
@@ -206,46 +184,25 @@ class LostRankError(RunFailedError):
         self.shown = shown
 
 
-@dataclass(frozen=True)
-class _Roster:
-    """List of the processes of a run that all of them can read."""
-
-    store: Store
-    here: ProcessRank
-
-
-_rosters: list[_Roster] = []
-
-
-def _register(store: Store, here: ProcessRank) -> None:
-    """Publish host and process ID of this process, and wait for those of rank 0."""
-    kept = PrefixStore("cse/roster", store)
-    kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-    first = json.loads(kept.get("0"))
-    if first["host"] == socket.gethostname() and here.rank > 0:
-        processes.exit_with_rank0(first["pid"])
-    _rosters[:] = [_Roster(kept, here)]
+_rosters: list[tuple[Store, ProcessRank]] = []
+"""List of the processes of this process's run that all of them can read, and the rank of this one."""
 
 
 def announce_failure(error: CseError) -> bool:
     """Publish why this process ends, and return whether it is the first one."""
     if isinstance(error, LostRankError) or not _rosters:
         return not _rosters
-    roster = _rosters[0]
-    text = json.dumps({"rank": roster.here.rank, "host": socket.gethostname(), "message": error.message})
+    store, here = _rosters[0]
+    text = json.dumps({"rank": here.rank, "host": socket.gethostname(), "message": error.message})
     try:
-        return bool(roster.store.compare_set("failed", "", text).decode() == text)
+        return bool(store.compare_set("failed", "", text).decode() == text)
     except RuntimeError:  # the process with the store has exited, so another one was first
         return False
 
 
 @contextmanager
 def explain_lost_rank() -> Iterator[None]:
-    """Turn the error of a collective that lacks a process into one that names the process, and ignore further signals.
-
-    Raises:
-        LostRankError: If another process has ended.
-    """
+    """Turn the error of a collective that lacks a process into a `LostRankError`, and ignore further signals."""
     try:
         yield
     except CseError:
@@ -257,37 +214,26 @@ def explain_lost_rank() -> Iterator[None]:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not is_broken:
             raise
         processes.ignore_signals()  # the launcher ends all processes, and this one has to record the failure
-        raise _why(_rosters[0], error) from error
+        raise _lost_rank(*_rosters[0], error) from error
 
 
-def _why(roster: _Roster, error: RuntimeError) -> LostRankError:
-    last = monotonic() + _LOOK_SECONDS
-    while monotonic() < last:
-        try:
-            if (found := _told(roster) or _dead(roster)) is not None:
-                return found
-        except RuntimeError:  # the process with the store has exited
-            break
-        sleep(0.1)
+def _lost_rank(store: Store, here: ProcessRank, error: RuntimeError) -> LostRankError:
+    """Return an error with the reason that a process published before it ended, or that names the ended processes."""
+    host, last = socket.gethostname(), monotonic() + _LOOK_SECONDS
+    with suppress(RuntimeError):  # the process with the store has exited
+        while monotonic() < last:
+            if store.check(["failed"]):
+                failure = json.loads(store.get("failed"))
+                named = f"rank {failure['rank']} of {here.world} on {failure['host']}"
+                return LostRankError(f"{named}: {failure['message']}", failure["host"] == host)
+            known = {rank: json.loads(store.get(str(rank))) for rank in range(here.world)}
+            gone = [
+                f"rank {rank} of {here.world} (pid {one['pid']} on {host})"
+                for rank, one in known.items()
+                if one["host"] == host and not is_alive(one["pid"], None)
+            ]
+            if gone:
+                return LostRankError(f"{', '.join(gone)} ended without a message: killed, or crashed")
+            sleep(0.1)
     first = str(error).strip().partition("\n")[0]
-    return LostRankError(f"one of the other {roster.here.world - 1} processes has ended: {first}")
-
-
-def _told(roster: _Roster) -> LostRankError | None:
-    """Return the error that a process published before it ended, or None."""
-    if not roster.store.check(["failed"]):
-        return None
-    failure = json.loads(roster.store.get("failed"))
-    named = f"rank {failure['rank']} of {roster.here.world} on {failure['host']}"
-    return LostRankError(f"{named}: {failure['message']}", failure["host"] == socket.gethostname())
-
-
-def _dead(roster: _Roster) -> LostRankError | None:
-    """Return an error that names the ended processes of this machine, or None."""
-    known = {rank: json.loads(roster.store.get(str(rank))) for rank in range(roster.here.world)}
-    gone = [
-        f"rank {rank} of {roster.here.world} (pid {one['pid']} on {one['host']})"
-        for rank, one in known.items()
-        if one["host"] == socket.gethostname() and not is_alive(one["pid"], None)
-    ]
-    return LostRankError(f"{', '.join(gone)} ended without a message: killed, or crashed") if gone else None
+    return LostRankError(f"one of the other {here.world - 1} processes has ended: {first}")

@@ -43,7 +43,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 def environment(recipe: Path | None = None) -> dict[str, Any]:
     """Return versions, hardware, settings, installed packages, and the commit of the recipe's (or this) directory."""
+    import torch
+
     packages = _packages()
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return {
         "schema_version": 1,
         "cse": __version__,
@@ -54,7 +57,7 @@ def environment(recipe: Path | None = None) -> dict[str, Any]:
         "processor": processor(),
         "cpus": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        "cuda": cuda_devices(),
+        "cuda": [f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GB" for gpu in gpus],
         "settings": settings(),
         "packages": [f"{name}=={version}" for name, version in packages.items()],
     }
@@ -70,14 +73,6 @@ def processor() -> str:
         found = None
     name = platform.processor() or platform.machine() if found is None else found[1]
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}{', portable' if is_portable() else ''}"
-
-
-def cuda_devices() -> list[str]:
-    """Return name and memory of each CUDA device."""
-    import torch
-
-    found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    return [f"{device.name}, {device.total_memory / 2**30:.0f} GB" for device in found]
 
 
 def settings() -> dict[str, str]:

@@ -66,11 +66,7 @@ def duration(seconds: float) -> str:
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Return the seconds of a duration such as "90", "30m", "1.5h" or "2d".
-
-    Raises:
-        CseError: If the string is not a duration.
-    """
+    """Return the seconds of a duration such as "90", "30m", "1.5h" or "2d"."""
     match = re.fullmatch(r"(\d+\.?\d*)\s*(s|m|min|h|d|)", text.strip())
     if match is None or float(match[1]) == 0:
         raise CseError(

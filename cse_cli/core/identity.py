@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,15 +15,17 @@ SHORT = 8
 """Characters of a digest that tables and messages show."""
 
 
+Part = Literal["settings", "text", "weights", "code", "scored"]
+
+
 @dataclass(frozen=True)
 class Difference:
     """One difference between two experiments.
 
-    Args:
-        name: Component or model, such as "losses.info_nce" or "encoders.bert". Empty for settings and text.
+    `name` is that of a component or model, such as "losses.info_nce". Empty for settings and text.
     """
 
-    part: Literal["settings", "text", "weights", "code", "scored"]
+    part: Part
     name: str
     first: str
     second: str
@@ -68,18 +69,14 @@ class Identity(BaseModel):
 
     def differences(self, other: Identity) -> list[Difference]:
         """Return the differences. The list is empty if and only if both are the same experiment."""
-        return list(self._differences(other))
-
-    def _differences(self, other: Identity) -> Iterator[Difference]:
-        if self.settings != other.settings:
-            yield Difference("settings", "", self.settings, other.settings)
-        if self.text != other.text:
-            yield Difference("text", "", self.text, other.text)
-        for part in ("weights", "code", "scored"):
-            first, second = getattr(self, part), getattr(other, part)
+        parts: tuple[Part, ...] = ("settings", "text", "weights", "code", "scored")
+        found = []
+        for part in parts:
+            one, two = getattr(self, part), getattr(other, part)
+            first, second = (each if isinstance(each, dict) else {"": each} for each in (one, two))
             for name in sorted({*first, *second}):
-                if first.get(name, "") != second.get(name, ""):
-                    yield Difference(part, name, first.get(name, ""), second.get(name, ""))
+                found.append(Difference(part, name, first.get(name, ""), second.get(name, "")))
+        return [each for each in found if each.first != each.second]
 
 
 Mode = Literal["planned", "incomplete", "assumed", "anytime"]

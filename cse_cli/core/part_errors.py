@@ -16,11 +16,7 @@ from registry.machinery.core import OWN, Entry
 
 @contextmanager
 def part_errors() -> Iterator[None]:
-    """Raise `PartError` for an exception in a component that is not part of the package.
-
-    Raises:
-        PartError: It names the component, its line, and its own frames.
-    """
+    """Raise `PartError` for an exception in a component that is not part of the package."""
     try:
         yield
     except Exception as error:

@@ -19,11 +19,7 @@ def home() -> Path:
 
 
 def require_home() -> Path:
-    """Return the state directory, and create it if it is missing.
-
-    Raises:
-        TrackingError: If it is not writable, or a file is in its place.
-    """
+    """Return the state directory, and create it if it is missing."""
     folder = home()
     try:
         make_folder(folder)

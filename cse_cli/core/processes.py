@@ -37,11 +37,7 @@ class ProcessRank:
 
 
 def torchrun_rank() -> ProcessRank | None:
-    """Return the rank of this process from torchrun's environment variables, or None without them.
-
-    Raises:
-        CseError: If the variables are inconsistent.
-    """
+    """Return the rank of this process from torchrun's environment variables, or None without them."""
     given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     if len(given) < len(VARIABLES):  # some schedulers set only RANK
         return None

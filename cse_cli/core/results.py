@@ -41,9 +41,8 @@ WORD_OVERLAP = "word overlap"
 class Versions(BaseModel, frozen=True):
     """Versions of the software of a run.
 
-    Args:
-        git: Commit of the recipe's repository, without uncommitted changes.
-        engine: Version of the code of the trainer and the evaluators. It is not part of the experiment's identity.
+    `git` is the commit of the recipe's repository, without uncommitted changes, `engine` the version of the code of the
+    trainer and the evaluators, which is not part of the experiment's identity.
     """
 
     cse: str
@@ -88,11 +87,7 @@ class Speed(BaseModel, frozen=True):
 class EarlyStop(BaseModel, frozen=True):
     """End of a training before its last step, by `train.patience`.
 
-    Args:
-        step: Last step of the training.
-        best_step: Step of the best score, or None if every score was NaN.
-        evaluations: Number of evaluations without a better score.
-        metric: "evaluator.metric" of the scores.
+    There is no `best_step` if every score was NaN. `evaluations` counts those without a better score.
     """
 
     step: int
@@ -118,16 +113,11 @@ class Result(BaseModel, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
     Args:
-        recipe: Name or path of the recipe on the command line.
-        source: Absolute path of the recipe's file.
-        identity: Identity of the experiment.
+        recipe: Name or path of the recipe on the command line, whose file is `source`.
         plan: Seeds that were planned with this one, or None if it was started without a plan.
-        started: Time at which the run was created.
-        scores: Evaluator → metric → value, of the selected state.
-        untrained: Evaluator → metric → value before the first step, for the evaluators that ran then.
-        word_overlap: Evaluator → metric → value of `Evaluator.word_overlap`, the baseline without an encoder.
+        scores: Scores of the selected state. `untrained` has those before the first step, if they were measured.
+        word_overlap: Values of `Evaluator.word_overlap`, the baseline without an encoder.
         curve: Step → value of the selecting metric.
-        selected_step: Step of the selected state.
         early_stop: End before the last of `steps`, or None if all steps were trained.
         metric_for_best_model: "evaluator.metric" that selected the state. None if there was no selection.
         test_selected: Whether a test split selected the state. Such scores are optimistic.
@@ -136,9 +126,7 @@ class Result(BaseModel, frozen=True):
         commits: Repository of the Hub, "model owner/name" or "dataset owner/name" → commit.
         measures: Measures of the method, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step. Two digests are equal if every bit is.
-        seconds: Wall time of training, including evaluation.
-        sentences_per_second: Training throughput without evaluation.
-        speed: Wall time of the parts. None without training.
+        seconds: Wall time of training, including evaluation. `sentences_per_second` excludes it.
     """
 
     schema_version: Literal[1] = 1
@@ -231,9 +219,6 @@ class Result(BaseModel, frozen=True):
         """Return the mean of the test scores, each rounded to two decimals, or None if one is missing.
 
         The mean is over SimCSE's seven sets if all are scored, else over all `tests`.
-
-        Args:
-            untrained: Whether to return the mean of the same evaluators before training.
         """
         tests, metric = self.tests()
         wanted = list(STS_TASKS) if set(STS_TASKS) <= set(tests) else tests
@@ -271,11 +256,7 @@ def write_series(series: Mapping[str, Series], folder: Path) -> None:
 
 
 def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return evaluator → name → numbers. Empty if the directory does not exist.
-
-    Raises:
-        CseError: If a file is damaged.
-    """
+    """Return evaluator → name → numbers. Empty if the directory does not exist."""
     import numpy as np
 
     found: dict[str, dict[str, np.ndarray]] = {}

@@ -120,15 +120,10 @@ def beside_number(n: int) -> Design:
 
 
 def seeds_needed(effect: float, level: float = LEVEL, mode: Mode = "planned") -> int | None:
-    """Return the fewest seeds with which the paired test finds an effect with the probability `POWER`.
+    """Return the fewest seeds with which the paired test finds an effect, in σ, with the probability `POWER`.
 
-    Args:
-        effect: True mean difference in standard deviations.
-        level: Level of the test.
-        mode: Mode of the test. Without a plan, the probability that the test rejects with exactly these seeds.
-
-    Returns:
-        The number of seeds, one above `MOST_SEEDS` for more, or None without an effect or a test.
+    More than `MOST_SEEDS` are one above it. None: there is no effect or no test. Without a plan, it is the probability
+    that the test rejects with exactly these seeds.
     """
     if effect == 0 or level == 0 or mode == "incomplete":
         return None
@@ -139,20 +134,13 @@ class Paired(BaseModel, frozen=True):
     """One metric of two methods with the same seeds. All differences are the second minus the first.
 
     Args:
-        seeds: Seeds that both methods have.
-        first: Score of the first method for each seed.
-        second: Score of the second method for each seed.
-        difference: Mean difference over the seeds.
         std: Sample standard deviation of the differences. None with one seed.
         t: Student's t of the differences with n − 1 degrees of freedom. None with one seed, and if every seed has the
             same difference: then there is no sample.
-        p: Two-sided p-value of this metric for a planned number of seeds.
-        p_anytime: Two-sided p-value of this metric for any number of seeds (see `Design`).
-        mode: Mode of the test.
+        p: Two-sided p-value of this metric for a planned number of seeds. `p_anytime` is that for any number.
         p_adjusted: p-value of the mode, corrected for metrics and comparisons. None if the metric is not tested.
         level: Level of the test of this metric and of its interval, after the correction. None without a test.
         low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
-        high: Upper end of the interval.
         seeds_needed: Number of seeds with which the test in this mode finds a difference of this size in 80 % of tries.
             One more than `MOST_SEEDS` means more than those.
     """
@@ -186,14 +174,7 @@ class Paired(BaseModel, frozen=True):
         return self.p_anytime if mode == "anytime" else self.p
 
     def judged(self, mode: Mode, p_adjusted: float | None, level: float, needed_level: float | None = None) -> Paired:
-        """Return the comparison with the interval and the seeds needed that belong to a test.
-
-        Args:
-            mode: Mode of the test.
-            p_adjusted: p-value after the corrections.
-            level: Level at which the metric is tested after them. 0 if it is not tested.
-            needed_level: Level for the seeds needed. Default: level.
-        """
+        """Return the comparison with the interval and the seeds needed that belong to a test."""
         if self.t is None or self.std is None:
             return self.model_copy(update={"mode": mode})
         n = len(self.seeds)
@@ -249,6 +230,7 @@ class Corrected:
 def judge_together(families: Sequence[Sequence[float | None]]) -> list[list[Corrected | None]]:
     """Return p-values and levels that are corrected for all hypotheses of all families. None has no effect.
 
+    A family has the metrics of a comparison, or the cells of a row, the primary one first.
     Each family has an equal share of the level. Its first hypothesis is tested first. If it is rejected, the others are
     tested by Holm's procedure. A family in which all are rejected leaves its share to the others. The probability of
     any false rejection is at most the level, for any set of true hypotheses and however they depend on each
@@ -256,9 +238,6 @@ def judge_together(families: Sequence[Sequence[float | None]]) -> list[list[Corr
 
     Source: Bretz, Maurer, Brannath and Posch (2009), Statistics in Medicine 28, Algorithm 1 and its adjusted p-values;
     Holm (1979), Scandinavian Journal of Statistics 6.
-
-    Args:
-        families: p-values of the metrics of each comparison, or of the cells of a row, the primary one first.
     """
     corrected: list[list[Corrected | None]] = [[None] * len(family) for family in families]
     left = [{place: p for place, p in enumerate(family) if p is not None} for family in families]
@@ -293,9 +272,9 @@ def correct_together(families: Sequence[Sequence[float | None]]) -> list[list[fl
 
 def correct_named(values: Mapping[str, float | None], primary: str) -> dict[str, float | None]:
     """Return the p-values of one family by name, corrected together. The primary one may be at any place."""
-    others = [name for name in values if name != primary]
-    ((first, *rest),) = correct_together([[values.get(primary), *(values[name] for name in others)]])
-    corrected = {primary: first, **dict(zip(others, rest, strict=True))}
+    names = [primary, *(name for name in values if name != primary)]
+    (family,) = correct_together([[values.get(name) for name in names]])
+    corrected = dict(zip(names, family, strict=True))
     return {name: corrected[name] for name in values}
 
 
@@ -322,11 +301,7 @@ EXACT = 8
 
 
 def trend(along: str, measured: Sequence[float], reported: Sequence[float]) -> Trend | None:
-    """Return Spearman's correlation of measured with reported cells, with mean ranks for ties.
-
-    Returns:
-        The trend, or None below three cells.
-    """
+    """Return Spearman's correlation of measured with reported cells, with mean ranks for ties. None: below three."""
     n = len(measured)
     if n < 3:
         return None

@@ -39,10 +39,7 @@ _LABEL_WIDTH = 12
 class Cell:
     """One text of a table.
 
-    Args:
-        text: Plain text.
-        strong: Whether it is bold: a significant difference.
-        style: Rich style on a terminal, such as "green". Other writers ignore it.
+    Bold is a significant difference. `style` is a Rich style on a terminal, such as "green". Other writers ignore it.
     """
 
     text: str = ""
@@ -54,11 +51,8 @@ class Cell:
 class Row:
     """One line of a table.
 
-    Args:
-        label: Text before the cells.
-        cells: One cell for each heading.
-        emphasis: Key of `EMPHASIS`. Other values have no style on a terminal.
-        below: Whether the line belongs to the one above, as standard deviations do. Its label is indented.
+    `emphasis` is a key of `EMPHASIS`, or has no style. The label of a line `below` another, as standard deviations are,
+    is indented.
     """
 
     label: str
@@ -111,14 +105,7 @@ def numbered(notes: Iterable[str]) -> list[str]:
 
 
 def plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, align: str = "", caption: str = "") -> Table:
-    """Return a table of plain texts.
-
-    Args:
-        headings: Headings, that of the labels first.
-        rows: Lines with one text for each heading.
-        align: Alignment as in `Table`. Default: words that may wrap.
-        caption: Title of the table.
-    """
+    """Return a table of plain texts, in `headings` and `rows` the labels first. Default alignment: words may wrap."""
     lines = tuple(Row(label, tuple(map(Cell, cells))) for label, *cells in rows)
     label, *others = headings
     return Table(caption, tuple(others), lines, label=label, align=align or "p" * len(headings))
@@ -151,11 +138,7 @@ def _indented(row: Row) -> str:
 def as_rich_parts(table: Table, width: int, *, ruled: bool = False, gap: int = 2) -> list[RichTable]:
     """Return the table for a terminal, in several parts with the labels if its columns are too wide.
 
-    Args:
-        table: Table to print.
-        width: Width of the terminal. Words wrap first. Numbers are never cut.
-        ruled: Whether to draw a line below the headings.
-        gap: Blanks between columns, at least one.
+    Words wrap first. Numbers are never cut.
     """
     labels = [table.label, *map(_indented, table.rows)]
     columns = [labels, *([line[place] for line in table.texts] for place in range(1, len(table.headings) + 1))]

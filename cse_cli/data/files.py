@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -10,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.paths import check_entries
-from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
 from registry.resources.catalog import data_folder, similar_files
@@ -35,10 +36,6 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
     """Return the files that match paths, directories and globs. The matches of one pattern are sorted by name.
 
     A relative pattern refers to the current directory, then to `$CSE_DATA`.
-
-    Raises:
-        MissingError: If no file matches a pattern.
-        CseError: If the format of a file is not supported.
     """
     data = data_folder()
     found: dict[Path, None] = {}
@@ -82,11 +79,8 @@ def _matching(path: Path) -> list[Path]:
 class TextFiles:
     """Files of one format with the same columns, in order.
 
-    Args:
-        paths: Local paths.
-        format: Format as returned by `text_format`.
-        columns: Name of each column in the files, by its name here. Cells are empty if the name is.
-        options: Settings of the builder of `datasets`.
+    `columns` maps a name here to that in the files. Cells are empty if the latter is. `options` are those of the
+    builder of `datasets`.
     """
 
     paths: tuple[Path, ...]
@@ -99,11 +93,7 @@ class TextFiles:
         return replace(self, columns={name: self.columns[name] for name in columns})
 
     def tables(self) -> Iterator[Any]:
-        """Yield the rows as tables of strings, blank rows included.
-
-        Raises:
-            CseError: If a file or a row is malformed. The message contains file and line, or file and row.
-        """
+        """Yield the rows as tables of strings, blank rows included."""
         for path in self.paths:
             if self.format == "text" and not self.options:
                 yield from as_tables(((line,) * len(self.columns) for _, line in lines(path)), tuple(self.columns))
@@ -134,11 +124,7 @@ class TextFiles:
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
-    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`.
-
-    Raises:
-        CseError: If the files differ in format or columns, the column does not exist, or a text is a table.
-    """
+    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`."""
     formats = {text_format(path): path for path in paths}
     if len(formats) > 1:
         named = " and ".join(path.name for path in formats.values())
@@ -238,3 +224,50 @@ def _strings(column: Any, name: str, path: Path, first: int, numbers: bool) -> A
             code="data.not_strings",
         )
     return column.cast(pa.string())
+
+
+LINES = 100
+"""Number of first lines to look at."""
+FEWEST = 3
+"""Minimum number of lines of a table, with its header."""
+_NAME = re.compile(r"\w[\w.-]*(?: \w[\w.-]*)?")
+"""Name of a column: one or two words. In prose, a space follows the comma before the next part of a sentence."""
+
+
+def refuse_table(path: Path) -> None:
+    """Refuse a `.txt` file that contains a table with tabs, or with commas and a header. A training would read them.
+
+    Every one of the first lines has the same number of tabs, or the first line consists of different names without a
+    space after the commas, and every other one has the same number of cells.
+    """
+    try:
+        first = [line for _, line in islice(lines(path), LINES) if line.strip()]
+    except CseError:  # its reader reports that
+        return
+    if len(first) < FEWEST:
+        return
+    names = [name.strip('"') for name in first[0].split(",")]
+    is_header = 1 < len(names) == len(set(names)) and all(map(_NAME.fullmatch, names))
+    if "\t" in first[0] and len({line.count("\t") for line in first}) == 1:
+        header, what, suffix = first[0].split("\t"), "TABs", ".tsv"
+    elif is_header and _have_equal_cells(first):
+        header, what, suffix = first[0].split(","), "commas", ".csv"
+    else:
+        return
+    name = path.name.replace(".txt", suffix)
+    raise CseError(
+        f"{path}:1: the first {len(first)} lines have {len(header)} cells each, separated by {what}: {first[0][:60]}",
+        f"if it is a table, rename it to {name} and set data.column to the column with the sentences. If it is text, "
+        + ("replace the TABs by spaces" if suffix == ".tsv" else "remove the first line"),
+        code="data.table_in_text",
+    )
+
+
+def _have_equal_cells(lines: list[str]) -> bool:
+    """Return whether all rows have the same number of cells. Only the last row may be cut inside quotes."""
+    try:
+        rows = list(csv.reader([f"{line}\n" for line in lines]))
+    except csv.Error:
+        return False
+    whole = rows if len(rows) == len(lines) else rows[:-1]
+    return len(whole) >= FEWEST and len({len(row) for row in whole}) == 1

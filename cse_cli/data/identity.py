@@ -63,16 +63,7 @@ class Known(BaseModel):
 
 
 def identify(recipe: Recipe, text: str | None = None) -> Identity:
-    """Return the identity of a recipe's experiment, whose requirements are all on this machine.
-
-    Args:
-        recipe: The recipe.
-        text: `Text.fingerprint` of the training text if it is open.
-
-    Raises:
-        MissingError: If a requirement is not on this machine.
-        CseError: If the text, a file or a data set cannot be read.
-    """
+    """Return the identity of a recipe's experiment, whose requirements are all on this machine."""
     known = identify_known(recipe, text)
     if known.unknown:
         raise MissingError(
@@ -87,9 +78,6 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     """Return the known parts of the identity, with None for a text or model that is not on this machine.
 
     `text` is the `Text.fingerprint` of the training text if it is open.
-
-    Raises:
-        CseError: If the text, a file or a data set exists, but cannot be read.
     """
     wiring = recipe.wiring()
     entries = [placed.entry for placed in wiring.parts() if placed.registry is not EVALUATORS]
@@ -123,10 +111,8 @@ def _text(recipe: Recipe) -> str | None:
     wanted = list(of_training(recipe))
     if not wanted:
         return ""
+    wanted += [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
     if any(availability(one).state != "here" for one in wanted):
-        return None
-    made = [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
-    if any(availability(one).state != "here" for one in made):
         return None
     return text_fingerprint(recipe.data, columns_read(recipe))
 

@@ -30,14 +30,8 @@ DownloadProgress = Callable[[str, int, int | None], None]
 class Availability:
     """Availability of a requirement.
 
-    Args:
-        state: "here", "fetchable" (it can be downloaded) or "missing".
-        origin: Location, or source of the download.
-        paths: Files and directories on this machine.
-        bytes: Size of the download, or None if it is unknown.
-        license: License terms, or "" if they are unknown.
-        problem: Reason why it is missing.
-        action: Next action if it is missing.
+    `origin` is the location, or the source of the download. Its size may be unknown. `problem` and `action` are for
+    missing ones.
     """
 
     requirement: Requirement
@@ -51,11 +45,7 @@ class Availability:
 
 
 def parse_requirements(names: Sequence[str]) -> list[Requirement]:
-    """Return the requirements for arguments of a command: NAME or NAME/SPLIT of a data set, `hf:…`, or a model.
-
-    Raises:
-        UnknownNameError: If a split does not exist, or the name is that of a recipe.
-    """
+    """Return the requirements for arguments of a command: NAME or NAME/SPLIT of a data set, `hf:…`, or a model."""
     found = []
     for name in names:
         dataset, _, split = name.partition("/")
@@ -88,22 +78,26 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
 
     With `ask_hub`, the Hub is queried about names that are in no catalog. Otherwise the network is not used.
     """
-    look_up = {"model": _model, "dataset": _dataset, "file": _file, "package": _package}[requirement.kind]
     try:
-        return look_up(requirement, ask_hub)
+        match requirement.kind:
+            case "model":
+                return _model(requirement, ask_hub)
+            case "dataset" if requirement.name.startswith(HUB):
+                return _hub_set(requirement, ask_hub)
+            case "dataset":
+                return _dataset(requirement)
+            case "file":
+                return _file(requirement)
     except CseError as error:
         return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
+    if (action := requirement.installation) is None:
+        return Availability(requirement, "here", "Python")
+    return Availability(requirement, "missing", problem=NOT_INSTALLED, action=action)
 
 
 def availabilities(recipes: Iterable[Recipe]) -> list[Availability]:
     """Return the availability of everything that recipes require, without the network."""
     return [availability(one) for one in merged_requirements(recipes)]
-
-
-def _package(requirement: Requirement, _: bool) -> Availability:
-    if (action := requirement.installation) is None:
-        return Availability(requirement, "here", "Python")
-    return Availability(requirement, "missing", problem=NOT_INSTALLED, action=action)
 
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:
@@ -116,9 +110,7 @@ def _model(requirement: Requirement, ask_hub: bool) -> Availability:
     return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, state.license)
 
 
-def _dataset(requirement: Requirement, ask_hub: bool) -> Availability:
-    if requirement.name.startswith(HUB):
-        return _hub_set(requirement, ask_hub)
+def _dataset(requirement: Requirement) -> Availability:
     found = catalog.find(requirement.name, requirement.split)
     license = catalog.entry(requirement.name).license
     if found is not None:
@@ -145,17 +137,14 @@ def _hub_set(requirement: Requirement, ask_hub: bool) -> Availability:
     return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), size)
 
 
-def _file(requirement: Requirement, _: bool) -> Availability:
-    try:
-        if requirement.wanted_by[:1] == ("data.file",):
-            paths = find_files([requirement.name])
-        elif own_file(requirement.name) is None and (known := known_files().get(requirement.name)) is not None:
-            return Availability(requirement, "fetchable", known.url, (), known.bytes, known.license)
-        else:
-            action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
-            paths = (require_own_file(requirement.name, "file", action),)
-    except MissingError as error:
-        return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
+def _file(requirement: Requirement) -> Availability:
+    if requirement.wanted_by[:1] == ("data.file",):
+        paths = find_files([requirement.name])
+    elif own_file(requirement.name) is None and (known := known_files().get(requirement.name)) is not None:
+        return Availability(requirement, "fetchable", known.url, (), known.bytes, known.license)
+    else:
+        action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
+        paths = (require_own_file(requirement.name, "file", action),)
     return Availability(requirement, "here", str(paths[0].parent), paths, 0)
 
 
@@ -169,16 +158,14 @@ def fetch(
     """Download the requirements that are not on this machine, and return the availability of all.
 
     With `force`, existing files are verified and wrong ones are downloaded again.
-
-    Raises:
-        MissingError: If a requirement cannot be downloaded. It lists all missing ones, before the first download.
     """
     found = [availability(one) for one in requirements]
     if not force and all(one.state == "here" for one in found):
         return found
-    if any(_is_on_hub(one) for one in found):
+    on_hub = [one.state == "fetchable" and one.origin.startswith(HUB) for one in found]
+    if any(on_hub):
         reason = hub.unreachable()
-        found = [_checked_on_hub(one, reason) if _is_on_hub(one) else one for one in found]
+        found = [_checked_on_hub(one, reason) if asks else one for one, asks in zip(found, on_hub, strict=True)]
     if missing := [one for one in found if one.state == "missing"]:
         raise _missing_error(missing, [one for one in found if one.state == "fetchable"])
 
@@ -205,10 +192,6 @@ def _download(requirement: Requirement, *, force: bool) -> None:
         catalog.locate(requirement.name, requirement.split)
 
 
-def _is_on_hub(one: Availability) -> bool:
-    return one.state == "fetchable" and one.origin.startswith(HUB)
-
-
 def _checked_on_hub(one: Availability, unreachable: str | None) -> Availability:
     """Return the availability according to the Hub. It is missing if the Hub is unreachable."""
     if unreachable is None:
@@ -217,9 +200,8 @@ def _checked_on_hub(one: Availability, unreachable: str | None) -> Availability:
     if unreachable.startswith(hub.OFFLINE):
         action = f"unset {hub.OFFLINE}, or {action}"
     hint = models.similar(one.requirement.name) if one.requirement.kind == "model" else ""
-    return replace(
-        one, state="missing", problem=f"not on this machine, and {unreachable}{hint and f'.{hint}'}", action=action
-    )
+    problem = f"not on this machine, and {unreachable}{hint and f'.{hint}'}"
+    return replace(one, state="missing", problem=problem, action=action)
 
 
 def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> MissingError:
@@ -233,11 +215,9 @@ def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availabi
         reasons.setdefault((one.problem, one.action), []).append(f"{one.requirement.title}{size}")
     lines = [f"\n  {', '.join(titles)}: {why}\n      → {action}" for (why, action), titles in reasons.items()]
     also = f"\n  (download size of the others: {download_size(fetchable)})" if fetchable else ""
-    return MissingError(
-        f"requirements not found: {len(missing)}{''.join(lines)}{also}",
-        "`cse list recipes --all` and `cse data list` show what is ready; nothing was downloaded",
-        code="data.missing_requirement",
-    )
+    message = f"requirements not found: {len(missing)}{''.join(lines)}{also}"
+    action = "`cse list recipes --all` and `cse data list` show what is ready; nothing was downloaded"
+    return MissingError(message, action, code="data.missing_requirement")
 
 
 def download_size(found: Sequence[Availability]) -> str:

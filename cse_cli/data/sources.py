@@ -8,82 +8,56 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from cse_cli.core import paths
+from cse_cli.core.formatting import counted
 from cse_cli.data.cache import Facts, Progress, cached, noted_facts
-from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
+from cse_cli.data.columns import BLOCK, ColumnMaker, Making, in_order
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
 from cse_cli.data.tokens import Column, read_arrow, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.paths import state_of
 from registry.resources import catalog
+from registry.resources.hub_sets import HubSet
 from registry.resources.rows import Source
 from registry.tokens import Vocabulary
-
-SHOWN = 5
-"""Number of blank rows whose place is reported."""
 
 VERSION = "5"
 """Part of the key of every stored text. Raise it if the same files give other rows or facts."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """Digests and counts of the rows of a part.
+class Content(BaseModel, frozen=True):
+    """Digests and counts of the rows of a part, which are noted with its Arrow file.
 
     Args:
         columns: Digest of the cells of each column and their lengths, blank rows excluded.
         blank: Number of blank rows, which are skipped.
         rows: Number of other rows.
-        blanks: Number and column of the first blank rows. Rows are counted from 1, without the header.
     """
 
     columns: dict[str, str]
     blank: int
     rows: int
-    blanks: tuple[tuple[int, str], ...] = ()
-
-    @property
-    def notice(self) -> str:
-        """Remark about the blank rows for the user, or an empty string without any."""
-        if not self.blank:
-            return ""
-        lines = [*self.columns] == ["text"]
-        named = [str(row) if lines else f"{row} ({column})" for row, column in self.blanks]
-        more = ", …" if len(named) < self.blank else ""
-        noun = "line" if lines else "row"
-        return f"{self.blank:,} blank {noun}{'s'[: self.blank != 1]} skipped: {', '.join(named)}{more}"
-
-    @classmethod
-    def from_facts(cls, facts: Facts) -> Content:
-        """Return the content that is noted with an Arrow file."""
-        blanks = tuple((row, column) for row, column in facts["blanks"])
-        return cls(facts["columns"], facts["blank"], facts["rows"], blanks)
 
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
-    """Return the rows of tables as a `datasets.Dataset`, from an Arrow file that is written first if it is missing.
-
-    Args:
-        path: Path of the file.
-        columns: Names of the columns.
-        tables: Returns the tables, blank rows included. Not called if the file exists.
-    """
+    """Return the rows of tables as a `datasets.Dataset` in an Arrow file. `tables` is called only if it is missing."""
     import pyarrow as pa
 
     def write(draft: Path) -> Facts:
         reader = RowReader(columns)
         write_arrow(draft, pa.schema([(name, pa.string()) for name in columns]), reader.read(tables()))
-        return reader.facts
+        return reader.content.model_dump()
 
-    content = Content.from_facts(cached(path, write))
+    content = Content.model_validate(cached(path, write))
     return read_arrow(path), content
 
 
@@ -93,7 +67,6 @@ class RowReader:
     def __init__(self, columns: Sequence[str]) -> None:
         self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
         self._blank = self._rows = 0
-        self._blanks: list[tuple[int, str]] = []
 
     def read(self, tables: Iterable[Any]) -> Iterator[Any]:
         """Yield the tables without their blank rows."""
@@ -105,47 +78,25 @@ class RowReader:
                 sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
                 lengths.update(sizes.astype("<i4").tobytes())
                 content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
-            if len(kept) < len(table) and len(self._blanks) < SHOWN:
-                self._blanks += self._find_blanks(table)[: SHOWN - len(self._blanks)]
             self._blank += len(table) - len(kept)
             self._rows += len(kept)
             yield kept
 
-    def _find_blanks(self, table: Any) -> list[tuple[int, str]]:
-        """Return number and column of the rows with a blank cell."""
-        first = self._blank + self._rows + 1
-        found = {
-            row: name
-            for name in reversed(table.column_names)
-            for row, cell in enumerate(table.column(name).to_pylist(), start=first)
-            if not cell.strip()
-        }
-        return sorted(found.items())
-
     @property
-    def facts(self) -> Facts:
-        """Fields of `Content` for the rows read so far."""
+    def content(self) -> Content:
+        """Content of the rows read so far."""
         columns = {}
-        for name, (lengths, content) in self._each.items():
-            columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-        return {
-            "columns": columns,
-            "blank": self._blank,
-            "rows": self._rows,
-            "blanks": self._blanks,
-        }
+        for name, (lengths, cells) in self._each.items():
+            columns[name] = hashlib.sha256(lengths.digest() + cells.digest()).hexdigest()
+        return Content(columns=columns, blank=self._blank, rows=self._rows)
 
 
 @dataclass(frozen=True)
 class Part:
     """One data set, or the files of the user, before its rows are read.
 
-    Args:
-        name: "dataset/split", or the path as written in the recipe.
-        tables: Returns the rows of the given columns, blank rows included.
-        paths: Files of the part. Generated data sets have no files.
-        layout: Everything else that decides the rows.
-        source: Catalog entry of the split, or None.
+    Its name is "dataset/split", or the path as written in the recipe. `tables` returns the rows of columns, blank rows
+    included. Generated data sets have no paths. `layout` is everything else that decides the rows.
     """
 
     name: str
@@ -160,10 +111,8 @@ class Part:
 class Text:
     """Rows of strings, which can be read repeatedly.
 
-    Args:
-        parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
-        rows: Total number of rows, after the limit.
-        notices: Remarks for the user, such as the number of skipped rows.
+    Each part has a `datasets.Dataset` of its rows that are not blank, and their content. `rows` is the total after the
+    limit.
     """
 
     parts: tuple[tuple[Any, Content], ...]
@@ -180,13 +129,11 @@ class Text:
         """Return (rows, columns) numbers, which are equal if two cells of any rows and columns are equal."""
         import pyarrow as pa
 
-        cells = [
-            pa.chunked_array([c for rows, _ in self.parts for c in rows.data.column(name).chunks], pa.string()).slice(
-                0, self.rows
-            )
-            for name in self.columns
-        ]
-        together = pa.chunked_array([chunk for column in cells for chunk in column.chunks], pa.string())
+        chunks: list[Any] = []
+        for name in self.columns:
+            every = [chunk for rows, _ in self.parts for chunk in rows.data.column(name).chunks]
+            chunks += pa.chunked_array(every, pa.string()).slice(0, self.rows).chunks
+        together = pa.chunked_array(chunks, pa.string())
         numbers: np.ndarray = together.dictionary_encode().combine_chunks().indices.to_numpy(zero_copy_only=False)
         return numbers.reshape(len(self.columns), self.rows).T
 
@@ -222,33 +169,20 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
     """Return the training text of `[data]` with the columns that views and augmenters read, after a check of its rows.
 
     Columns of `[data.columns]` are made if that was not done before.
-
-    Args:
-        data: Section of the recipe.
-        columns: Names of columns.
-        making: Devices and callbacks for columns. Default: the device of this process, without progress.
-
-    Raises:
-        CseError: If rows are missing or malformed, a column does not exist, or one cannot be made.
-        MissingError: If a data set is not on this machine and cannot be downloaded.
     """
     found = _find(data, columns)
-    stored = []
+    stored, notices = [], []
     for part in found.parts:
         rows, content = _read_part(part, found.reads)
         if found.makers:
             rows, content = _with_made(rows, content, found, making or Making())
         stored.append((rows, content))
+        if content.blank:
+            notices.append(f"{part.name}: {counted(content.blank, 'blank row')} skipped")
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
-    contents = {part.name: content for part, (_, content) in zip(found.parts, stored, strict=True)}
-    return Text(
-        parts=tuple(stored),
-        columns=found.columns,
-        rows=min(available, data.limit or available),
-        notices=tuple(f"{name}: {content.notice}" for name, content in contents.items() if content.notice),
-    )
+    return Text(tuple(stored), found.columns, min(available, data.limit or available), tuple(notices))
 
 
 def text_fingerprint(data: Data, columns: set[str]) -> str | None:
@@ -260,12 +194,12 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
     contents = []
     for part in found.parts:
         facts = noted_facts(_arrow_path(part, found.reads)) if part.paths else None
-        content = _read_part(part, found.reads)[1] if facts is None else Content.from_facts(facts)
+        content = _read_part(part, found.reads)[1] if facts is None else Content.model_validate(facts)
         if found.makers:
             facts = noted_facts(found.made_path(content))
             if facts is None:
                 return None
-            content = Content.from_facts(facts)
+            content = Content.model_validate(facts)
         contents.append(content)
     rows = sum(content.rows for content in contents)
     return _fingerprint(contents, found.columns, min(rows, data.limit or rows))
@@ -273,14 +207,10 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
 
 @dataclass(frozen=True)
 class _Found:
-    """Data sets or files of a recipe, and the columns that generators make for them.
+    """Data sets or files of a recipe, and the columns that generators make, each after that which it is made from.
 
-    Args:
-        makers: Column → its maker, each after that of the column that it is made from.
-        columns: Names of all columns of the text, sorted.
-        reads: Columns of the data that are read, sorted.
-        limit: Maximum number of rows, or None for all. Rows beyond it are not made, and all parts have it, because the
-            number of rows that are not blank is unknown before.
+    `columns` are those of the text, `reads` those of the data that are read, both sorted. Rows beyond `limit` are not
+    made. All parts have it, because the number of rows that are not blank is unknown before.
     """
 
     parts: list[Part]
@@ -321,12 +251,14 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
 
     def tables() -> Iterator[Any]:
         count = min(len(rows), found.limit or len(rows))
-        cells: dict[str, Cells] = {name: Column([rows.select_columns([name])]) for name in found.reads}
+        cells: dict[str, list[str]] = {}
+        for name in found.reads:
+            cells[name] = Column[str]([rows.select_columns([name])]).take(range(count))
         for name, maker in found.makers.items():
-            cells[name] = maker.make(cells[maker.source], range(count), making)
+            cells[name] = maker.make(cells[maker.source], making)
         for start in range(0, count, BLOCK):
-            part = range(start, min(start + BLOCK, count))
-            yield pa.table({name: pa.array(cells[name].take(part), pa.string()) for name in found.columns})
+            part = slice(start, start + BLOCK)
+            yield pa.table({name: pa.array(cells[name][part], pa.string()) for name in found.columns})
 
     extended, made = store(found.made_path(content), found.columns, tables)
     if not made.rows and content.rows:
@@ -335,7 +267,7 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
             "check their model and languages",
             code="data.blank_column",
         )
-    return extended, replace(made, blank=made.blank + content.blank, blanks=content.blanks or made.blanks)
+    return extended, made.model_copy(update={"blank": made.blank + content.blank})
 
 
 def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: int) -> str:
@@ -344,27 +276,12 @@ def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: in
 
 
 def find_parts(data: Data) -> list[Part]:
-    """Return the data sets or files that a recipe names. Only the first lines of files are read.
-
-    Raises:
-        CseError: If the recipe names no text, or a data set twice.
-        MissingError: If a data set is not on this machine and cannot be downloaded.
-    """
-    if data.file and data.dataset:
-        raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
+    """Return the data sets or files that a recipe names. Only the first lines of files are read."""
     if data.file:
         return [_files_part(data.named, open_files(find_files(data.files), data.column))]
-    if not data.dataset:
-        raise CseError(
-            "[data] has neither `dataset` nor `file`",
-            'add `dataset`, for example "tatoeba_open"; `cse data list` shows all data sets',
-            code="data.no_text",
-        )
-    repeated = {name for name in data.dataset if data.dataset.count(name) > 1}
-    if repeated:
-        raise CseError(
-            f"[data] dataset: '{min(repeated)}' appears twice", "list each data set once", code="data.repeated_dataset"
-        )
+    if repeated := {name for name in data.dataset if data.dataset.count(name) > 1}:
+        message = f"[data] dataset: '{min(repeated)}' appears twice"
+        raise CseError(message, "list each data set once", code="data.repeated_dataset")
     return [_hub_part(name, data) if name.startswith("hf:") else _catalog_part(name, data) for name in data.dataset]
 
 
@@ -391,14 +308,12 @@ def _files_part(name: str, files: TextFiles) -> Part:
         name,
         tuple(files.columns),
         lambda columns: files.select(columns).tables(),
-        tuple(path for path in files.paths if isinstance(path, Path)),
+        files.paths,
         repr((files.format, sorted(files.columns.items()))),
     )
 
 
 def _hub_part(name: str, data: Data) -> Part:
-    from registry.resources.hub_sets import HubSet
-
     found = HubSet.parse(name).files(data.split)
     columns = {column: column for column in found.columns}
     if data.column is not None and data.column in columns:
@@ -427,7 +342,7 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
     else:  # generated again at every start, because a change of the generator would not be noticed
         reader, schema = RowReader(columns), pa.schema([(name, pa.string()) for name in columns])
         rows = datasets.Dataset(pa.concat_tables([schema.empty_table(), *reader.read(part.tables(columns))]))
-        content = Content.from_facts(reader.facts)
+        content = reader.content
     if part.source is not None:
         part.source.check(content.rows + content.blank)
     return rows, content

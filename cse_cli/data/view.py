@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 from rich.text import Text
@@ -20,142 +19,94 @@ if TYPE_CHECKING:  # imports torch, which `cse data list` does not need
     from cse_cli.data.requirements import Availability
 
 
-@dataclass(frozen=True)
-class SplitState:
-    """State of one split of a data set.
+def dataset_states() -> list[dict[str, Any]]:
+    """Return all data sets with the state of their splits, sorted by kind, language and name, without the network.
 
-    Args:
-        rows: Number of rows according to the catalog.
-        where: "package", "CSE_DATA", "cache" (downloaded before), "generated", "fetchable" or "missing".
-        path: Path of its files, or None if they are not on this machine.
+    A split is in "package", "CSE_DATA" or "cache", or it is "generated", "fetchable" or "missing".
     """
-
-    name: str
-    rows: int
-    columns: tuple[str, ...]
-    where: str
-    path: str | None = None
-
-
-@dataclass(frozen=True)
-class DatasetState:
-    """One catalog entry with the state of its splits. `sources` are in the order in which they are tried."""
-
-    name: str
-    title: str
-    kind: str
-    language: str
-    license: str
-    citation: str
-    note: str
-    sources: tuple[str, ...]
-    splits: tuple[SplitState, ...]
-
-
-@dataclass(frozen=True)
-class CheckedSplit:
-    """Result of reading one split completely. If it could not be read, `rows` and `digest` have the value None.
-
-    Args:
-        where: Location, as in `SplitState`.
-        expected: Number of rows according to the catalog.
-        rows: Number of rows found.
-        digest: SHA-256 of the content.
-        exit_code: Exit code for the problem.
-    """
-
-    dataset: str
-    split: str
-    where: str
-    expected: int
-    rows: int | None = None
-    columns: tuple[str, ...] = ()
-    digest: str | None = None
-    problem: str | None = None
-    exit_code: int = 0
-
-
-def dataset_states() -> list[DatasetState]:
-    """Return the state of all data sets, sorted by kind, language and name. The network is not used."""
     entries = sorted(map(catalog.entry, catalog.names()), key=lambda e: (e.kind, e.language, e.name))
+    keys = ("name", "title", "kind", "language", "license", "citation", "note")
     return [
-        DatasetState(
-            about.name, about.title, about.kind, about.language, about.license, about.citation, about.note,
-            tuple(remote.where for remote in about.sources.values()),
-            tuple(_split_state(about, name) for name in about.splits),
-        )
+        {
+            **{key: getattr(about, key) for key in keys},
+            "sources": [remote.where for remote in about.sources.values()],
+            "splits": [_split_state(about, name) for name in about.splits],
+        }
         for about in entries
-    ]  # fmt: skip
+    ]
 
 
-def check_datasets(names: Sequence[str]) -> list[CheckedSplit]:
+def _split_state(about: DatasetEntry, name: str) -> dict[str, Any]:
+    state = catalog.state(about.name, name)
+    found: dict[str, Any] = {"name": name, "rows": about.splits[name].rows, "columns": about.columns_of(name)}
+    if state.origin is not None:
+        return found | {"where": state.origin, "path": state.path or None}
+    states = [catalog.state(*root) for root in catalog.roots(about.name, name)]
+    fetchable = all(one.origin is not None or one.sources for one in states)
+    return found | {"where": "fetchable" if fetchable else "missing", "path": None}
+
+
+def check_datasets(names: Sequence[str]) -> list[dict[str, Any]]:
     """Read every split of the named data sets and download missing ones. Without names, read all local data sets.
 
-    Raises:
-        UnknownNameError: If a data set does not exist.
+    A split that could not be read has None as `rows` and `digest`. `expected` is the number of rows in the catalog.
     """
     entries = [catalog.entry(name) for name in names or catalog.names()]
     return [_check_split(about, split, download=bool(names)) for about in entries for split in about.splits]
 
 
-def _split_state(about: DatasetEntry, name: str) -> SplitState:
-    rows, columns = about.splits[name].rows, about.columns_of(name)
-    state = catalog.state(about.name, name)
-    if state.origin is not None:
-        return SplitState(name, rows, columns, state.origin, state.path or None)
-    states = [catalog.state(*root) for root in catalog.roots(about.name, name)]
-    fetchable = all(one.origin is not None or one.sources for one in states)
-    return SplitState(name, rows, columns, "fetchable" if fetchable else "missing")
-
-
-def _check_split(about: DatasetEntry, split: str, download: bool) -> CheckedSplit:
-    rows = about.splits[split].rows
+def _check_split(about: DatasetEntry, split: str, download: bool) -> dict[str, Any]:
     found = catalog.find(about.name, split)
+    checked: dict[str, Any] = {
+        "dataset": about.name, "split": split, "where": found[0] if found else "missing",
+        "expected": about.splits[split].rows, "rows": None, "columns": (), "digest": None, "problem": None,
+        "exit_code": 0,
+    }  # fmt: skip
     if found is None and not download:
-        return CheckedSplit(about.name, split, "missing", rows)
-    where: str = found[0] if found else "fetchable"
+        return checked
     try:
+        checked["where"] = found[0] if found else "fetchable"
         source = found[1] if found else catalog.locate(about.name, split)
-        where = found[0] if found else "cache"
+        checked["where"] = found[0] if found else "cache"
         if about.columns_of(split) == catalog.PAIR_COLUMNS:
             counted = len(catalog.read_pairs(about.name, split))
         else:
             counted = source.check(sum(1 for _ in source.rows()))
         _, digest = source.scanned
     except CseError as error:
-        where = "missing" if isinstance(error, MissingError) else where
-        return CheckedSplit(about.name, split, where, rows, problem=str(error), exit_code=error.exit_code)
+        where = "missing" if isinstance(error, MissingError) else checked["where"]
+        return checked | {"where": where, "problem": str(error), "exit_code": error.exit_code}
+    checked |= {"rows": counted, "columns": source.columns, "digest": digest}
     if not source.known:
         problem = f"{source.where}: the SHA-256 of the rows is {digest}, expected {source.sha256}"
-        return CheckedSplit(about.name, split, where, rows, counted, source.columns, digest, problem, exit_code=2)
-    return CheckedSplit(about.name, split, where, rows, counted, source.columns, digest)
+        checked |= {"problem": problem, "exit_code": 2}
+    return checked
 
 
 STATUS = {"here": "available", "fetchable": "to download", "missing": "missing"}
 """Status of a requirement in tables, by its state."""
 
 
-def print_datasets(states: Sequence[DatasetState]) -> None:
+def print_datasets(states: Sequence[Mapping[str, Any]]) -> None:
     """Print one row per data set: kind, language, rows of each split, and location."""
     rows = []
     for state in states:
-        splits = " ".join(f"{split.name}:{split.rows}" for split in state.splits)
-        wheres = dict.fromkeys(split.where for split in state.splits)
-        rows.append((state.name, state.kind, state.language, splits, "+".join(wheres), state.title))
+        splits = " ".join(f"{split['name']}:{split['rows']}" for split in state["splits"])
+        wheres = dict.fromkeys(split["where"] for split in state["splits"])
+        rows.append((state["name"], state["kind"], state["language"], splits, "+".join(wheres), state["title"]))
     _print(("name", "kind", "language", "splits", "location", "title"), rows)
 
 
-def print_checked(checked: Sequence[CheckedSplit]) -> None:
+def print_checked(checked: Sequence[Mapping[str, Any]]) -> None:
     """Print one row per split: number of rows, location and digest. Problems follow on stderr."""
     rows = []
     for one in checked:
-        status = "missing" if one.where == "missing" else "wrong" if one.problem else "ok"
-        counted = "-" if one.rows is None else str(one.rows)
-        rows.append((one.dataset, one.split, status, counted, str(one.expected), one.where, (one.digest or "-")[:16]))
+        status = "missing" if one["where"] == "missing" else "wrong" if one["problem"] else "ok"
+        counted = "-" if one["rows"] is None else str(one["rows"])
+        digest = (one["digest"] or "-")[:16]
+        rows.append((one["dataset"], one["split"], status, counted, str(one["expected"]), one["where"], digest))
     _print(("dataset", "split", "status", "rows", "expected", "location", "digest"), rows)
-    for one in checked:
-        if one.problem:
-            sys.stderr.write(f"error: {one.problem}\n")
+    sys.stderr.writelines(f"error: {one['problem']}\n" for one in checked if one["problem"])
 
 
 def print_availability(found: Sequence[Availability]) -> None:

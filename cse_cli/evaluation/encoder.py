@@ -1,30 +1,30 @@
-"""Sentence embeddings for evaluation: each distinct sentence once, sorted by length, in bounded memory.
-
-If several processes train together, each encodes its share of the batches and the first one computes the scores.
-"""
+"""Sentence embeddings for evaluation: each distinct sentence once, sorted by length, in bounded memory."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NoReturn
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
 from cse_cli.core.devices import Compute
-from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewSpec
 from cse_cli.data.columns import OwnColumns
-from cse_cli.evaluation.views import encode_view
-from registry.distributed import single_process
+from registry.accelerators import kept_randomness
+from registry.dropout import dropout_rate
+from registry.encoders.backbone import modes_kept
 from registry.encoders.library import LibraryEncoder
-from registry.errors import CseError, suggestion
+from registry.errors import CseError, MissingError, suggestion
 from registry.machinery import returned
 from registry.prompts import Side
+from registry.tokens import Embedded, Encoded
 from registry.types import Encode, Encoder
 from registry.vocabulary import in_evaluation
 
@@ -35,6 +35,8 @@ CACHE_BYTES = 2**30
 """Size of the cache in bytes: 349,525 sentences at 768 dimensions, nine times the seven test sets."""
 VIEW_BATCH = 128
 """Number of sentences in a batch of a view. Augmenters may depend on the whole batch."""
+SEED = 0
+"""Seed of the augmenters at evaluation, so a score is always the same."""
 CHUNK = 65_536
 """Number of sentences that are tokenized and sorted together."""
 CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
@@ -49,15 +51,8 @@ class SentenceEncoder:
     A batch contains sentences of the same or nearly the same length, so there is little padding. It has at most
     `batch_tokens` tokens, so its memory does not depend on the length of the sentences.
 
-    Args:
-        encoder: Encoder with the method `encode_for_eval`.
-        compute: Device and precision.
-        batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
-        max_length: Maximum number of tokens per sentence, limited by the encoder's own maximum.
-        specs: View → its spec, for evaluators of views.
-        through: Name of the view whose augmenters change every sentence, or None.
-        columns: Columns that a view reads and an evaluator does not have.
-        cache_bytes: Size of the cache in bytes.
+    The augmenters of the view `through` change every sentence. `specs` are for evaluators of views, `columns` make what
+    a view reads and an evaluator does not have.
     """
 
     def __init__(
@@ -128,17 +123,12 @@ class SentenceEncoder:
         return [sentences[i] for i in order], (F.normalize(vectors) if self.encoder.normalizes else vectors).numpy()
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
-        return self._encode_batches(self.encoder, rows, batches)
-
-    def _encode_batches(
-        self, encoder: Encoder, rows: Sequence[Sequence[int]], batches: Sequence[slice]
-    ) -> list[Tensor]:
         embeddings = []
         for done, batch in enumerate(batches, 1):
-            tokens = encoder.vocabulary.pad(rows[batch])
+            tokens = self.encoder.vocabulary.pad(rows[batch])
             with self.compute.autocast():
-                vectors = encoder.encode_for_eval(tokens.to(self.compute.device))
-            returned.shape(encoder, "encode_for_eval", vectors, tokens.rows, None)
+                vectors = self.encoder.encode_for_eval(tokens.to(self.compute.device))
+            returned.shape(self.encoder, "encode_for_eval", vectors, tokens.rows, None)
             embeddings.append(vectors.float().cpu())
             self.watch(done / len(batches))
         return embeddings
@@ -155,25 +145,90 @@ class SentenceEncoder:
         yield slice(start, len(lengths))
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
-        """Return embeddings of sentences changed by a view's augmenters, in batches in the given order."""
+        """Return embeddings (n, D) of sentences that a view's augmenters changed. Row i belongs to cell i.
+
+        With `training` these are the embeddings that losses compare, with dropout, training's pooling and heads. Each
+        view then has its own random numbers, because two views may differ only by their dropout masks. Modes, buffers
+        and random states are restored afterwards.
+        """
         if view not in self.specs:
             known = f"use {', '.join(self.specs)}" if self.specs else "evaluate in a recipe that has views"
             raise CseError(f"unknown view '{view}'.{suggestion(view, self.specs)}", known, code="evaluate.unknown_view")
-        spec = self.specs[view]
+        spec, encoder = self.specs[view], self.encoder
         columns = self.columns.added(columns, {spec.column, *spec.side})
-        with self.compute.autocast():
-            vectors = encode_view(self.encoder, (view, spec), columns, VIEW_BATCH, self.max_length, training)
-        return vectors.float().cpu()
+        if missing := sorted({spec.column, *spec.side} - set(columns)):
+            raise MissingError(
+                f"view '{view}' needs the missing column '{', '.join(missing)}'",
+                "add the column to the data",
+                code="evaluate.missing_column",
+            )
+        place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+        seed = zlib.crc32(view.encode()) if training else SEED
+        own, shared, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
+        vectors = []
+        mode = _in_training(encoder) if training else nullcontext()
+        with (
+            self.compute.autocast(), kept_randomness(place), torch.no_grad(), mode, dropout_rate(encoder, spec.dropout)
+        ):  # fmt: skip
+            torch.manual_seed(seed)
+            for start in range(0, len(columns[spec.column]), VIEW_BATCH):
+                batch = {column: cells[start : start + VIEW_BATCH] for column, cells in columns.items()}
+                pieces = spec.pieces(batch[spec.column], own, shared, self.max_length)
+                side = {name: known.pad(known.ids(batch[name], self.max_length)) for name, known in spec.side.items()}
+                tokens = replace(spec.vocabulary.assemble(pieces), side=side).to(place)
+                for augmenter in spec.augmenters:
+                    tokens = augmenter.on_tokens(tokens, step)
+                embedded = Embedded(tokens, encoder.embed(tokens))
+                for augmenter in spec.augmenters:
+                    embedded = augmenter.on_embeddings(embedded, view, step)
+                if training:
+                    vectors.append(encoder.encode(embedded.tokens, embedded.vectors).at_least_single().sentence)
+                else:
+                    vectors.append(encoder.encode_for_eval(embedded.tokens, embedded.vectors))
+        return torch.cat(vectors).float().cpu()
+
+
+@dataclass
+class EvaluationStep:
+    """A step outside training, without a loss or other views."""
+
+    generator: torch.Generator
+    index: int = 0
+    total: int = 1
+    embedded: Mapping[str, Embedded] = field(default_factory=dict)
+    views: Mapping[str, Encoded] = field(default_factory=dict)
+
+    def gradient(self, view: str) -> NoReturn:
+        """Raise an error because evaluation has no gradient."""
+        raise CseError(
+            f"view '{view}' needs a gradient or embeddings of other views, which exist only in training",
+            "evaluate a view whose augmenters need neither",
+            code="evaluate.view_needs_training",
+        )
+
+    sentences = gradient
+
+
+@contextmanager
+def _in_training(encoder: Encoder) -> Iterator[None]:
+    """Switch to training mode, and restore modes and buffers, such as running statistics, afterwards."""
+    kept = [
+        (module, name, buffer, buffer.clone())
+        for module in encoder.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    with modes_kept(encoder):
+        encoder.train()
+        try:
+            yield
+        finally:
+            for module, name, buffer, value in kept:
+                setattr(module, name, buffer.copy_(value))
 
 
 @dataclass(frozen=True)
 class FirstDimensions:
-    """An `Encode` that returns only the first dimensions of another one's embeddings.
-
-    Args:
-        encode: The other one.
-        width: Number of dimensions.
-    """
+    """An `Encode` that returns only the first dimensions of another one's embeddings."""
 
     encode: Encode
     width: int
@@ -195,52 +250,3 @@ class FirstDimensions:
                 code="evaluate.too_wide",
             )
         return vectors[:, : self.width]
-
-
-class ShardedEncoder(SentenceEncoder):
-    """A `SentenceEncoder` that uses all processes. Its batches are those of one process.
-
-    Fitted parts of an encoder (whitening, a flow) exist only on the first process. The other processes run the
-    encoder's `foundation`, to which these parts are applied.
-    """
-
-    @contextmanager
-    def leading(self) -> Iterator[None]:
-        """Encode inside this block on the first process. The end of the block also ends `follow` on the others."""
-        try:
-            yield
-        except Exception:
-            shared(None)
-            raise
-        shared(None)
-
-    @torch.inference_mode()
-    def follow(self) -> None:
-        """Encode this process's share until the first process leaves `leading`."""
-        with single_process():
-            while (request := shared()) is not None:
-                self._foundation_vectors(*request)
-
-    def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
-        if self.encoder.fits != "never" and self.encoder.foundation is self.encoder:
-            return super()._vectors(rows, batches)  # only the first process has the fitted parts
-        shared((rows, batches))
-        parts = self._foundation_vectors(rows, batches)
-        return [self.encoder.finished(part.to(self.compute.device)).float().cpu() for part in parts]
-
-    def _foundation_vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
-        """Return the foundation's embeddings of each batch on the first process, and an empty list on the others."""
-        world, rank = dist.get_world_size(), dist.get_rank()
-        try:
-            own = self._encode_batches(self.encoder.foundation, rows, batches[rank::world])
-        except Exception:
-            if rank == 0:
-                shared(None)
-            raise
-        width = shared(own[0].shape[1] if own else 0)  # a process without a batch does not know it
-        if width is None:
-            return []
-        sizes = [[batch.stop - batch.start for batch in batches[one::world]] for one in range(world)]
-        gathered = gather_rows(torch.cat([torch.empty(0, width), *own]), [sum(of) for of in sizes])
-        parts = [list(torch.split(part, of)) for part, of in zip(gathered, sizes, strict=False)]
-        return [parts[place % world][place // world] for place in range(len(batches))] if parts else []

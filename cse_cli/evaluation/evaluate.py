@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,12 @@ from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewSpec
 from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
-from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, ShardedEncoder
+from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder
 from cse_cli.evaluation.tasks import Task
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.record import MODEL, model_of_run
 from registry import EVALUATORS
-from registry.distributed import world_size
 from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
@@ -50,20 +50,13 @@ def evaluate(
     """Return the scores of `encoder` under the evaluators in `only`, or under all evaluators if it is empty.
 
     All evaluators share one `SentenceEncoder`, so each distinct sentence is encoded once. Evaluation consumes no random
-    numbers and therefore does not change the training. Several processes call it together: all of them encode, the
-    first one computes the scores, and all of them receive the scores.
+    numbers and therefore does not change the training. Several processes call it together: the first one computes the
+    scores, and all of them receive the scores.
     """
     chosen = {name: evaluators[name] for name in list(only) or evaluators}
-    arguments = encoder, compute, settings.batch_tokens, settings.max_length, specs, settings.view, columns
-    if world_size() == 1:
-        return _scores(SentenceEncoder(*arguments), chosen, show, settings.width)
-    sharded = ShardedEncoder(*arguments)
-
-    def lead() -> Scores:
-        with sharded.leading():
-            return _scores(sharded, chosen, show, settings.width)
-
-    return run_on_rank0(lead, meanwhile=sharded.follow)
+    limits = settings.batch_tokens, settings.max_length
+    encode = SentenceEncoder(encoder, compute, *limits, specs, settings.view, columns)
+    return run_on_rank0(lambda: _scores(encode, chosen, show, settings.width))
 
 
 def word_overlaps(evaluators: Mapping[str, Evaluator]) -> Scores:
@@ -121,20 +114,9 @@ def score(scores: Scores, path: str) -> float:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of `cse evaluate`.
+    """Settings of `cse evaluate`. None means the model's own, all dimensions, or the default of the device.
 
-    Args:
-        pooling: Pooling, or None for the model's own.
-        max_length: Maximum number of tokens per sentence, or None for the model's own.
-        batch_tokens: Maximum number of tokens per batch, or None for the device's default.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        template: Text around every sentence, or None for the model's own.
-        precision: Precision of encoding. Published scores are compared in fp32.
-        prompts: Text or name of a prompt for all sentences, "query=…" or "document=…". Default: the model's own.
-        width: Number of leading dimensions that are scored, or None for all.
-
-    Raises:
-        CseError: If there is no such pooling, device or precision, or two prompts are for the same sentences.
+    A prompt is a text or name for all sentences, "query=…" or "document=…".
     """
 
     pooling: str | None
@@ -173,22 +155,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of one model, with the settings behind them.
+    """Scores of one model by task and metric, with the settings behind them.
 
-    Args:
-        model: Name of the model in the command.
-        pooling: Pooling of token states.
-        max_length: Maximum number of tokens per sentence.
-        precision: Precision of the computation.
-        scores: Task → metric → value.
-        tasks: Task → registered name of its evaluator, and all of its parameters.
-        fingerprints: Data set → digest of its contents.
-        seconds: Duration of the evaluation.
-        template: Text around every sentence, or None.
-        prompts: Name of each prompt that was used → its text.
-        library: Modules of the model if sentence-transformers opened it, or None.
-        exported: Directories of results in the formats of other programs.
-        width: Number of leading dimensions that are scored, or None for all.
+    `tasks` has the registered name of each evaluator and its parameters, `prompts` name → text of those that were used,
+    `library` the modules if sentence-transformers opened the model, `exported` directories for other programs.
     """
 
     model: str
@@ -207,11 +177,7 @@ class Scored:
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
-    """Download missing models and data sets.
-
-    Raises:
-        MissingError: If some are not available. Raised before the first download, with all of them.
-    """
+    """Download missing models and data sets."""
     fetch([*(Requirement("model", model_of_run(model) or model) for model in models), *_data_of(tasks)], progress)
 
 
@@ -228,40 +194,20 @@ def _data_of(tasks: Mapping[str, Task]) -> Iterator[Requirement]:
 def score_models(
     models: Sequence[str], tasks: Mapping[str, Task], settings: Settings, show: Show | None = None
 ) -> list[Scored]:
-    """Return the scores of each model under the same tasks.
-
-    Args:
-        models: Directories, names in `$CSE_MODELS`, Hub IDs or run IDs.
-        tasks: Tasks to score.
-        settings: Settings for all models.
-        show: Callback with model and task, and the completed share of all models.
-
-    Raises:
-        CseError: If a model or data set is missing. Raised before the first score.
-    """
+    """Return the scores of each model under the same tasks."""
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
         locate(model_of_run(model) or model)
-    scored = []
-    for place, model in enumerate(models):
-        done = place / len(models)
-
-        def show_model(name: str, share: float, model: str = model, done: float = done) -> None:
-            if show is not None:
-                show(f"{model}: {name}", done + share / len(models))
-
-        scored.append(_score(model, tasks, digests, settings, show_model))
-    return scored
-
-
-def _score(
-    model: str,
-    tasks: Mapping[str, Task],
-    digests: Mapping[str, str],
-    settings: Settings,
-    show: Show | None,
-) -> Scored:
     limit_torch_threads()
+
+    def show_model(place: int, name: str, share: float) -> None:
+        if show is not None:
+            show(f"{models[place]}: {name}", (place + share) / len(models))
+
+    return [_score(model, tasks, digests, settings, partial(show_model, place)) for place, model in enumerate(models)]
+
+
+def _score(model: str, tasks: Mapping[str, Task], digests: Mapping[str, str], settings: Settings, show: Show) -> Scored:
     compute = settings.compute
     found = model_of_run(model) or model
     encoder, own_length = open_encoder(found, settings.pooling, settings.template)
@@ -270,7 +216,6 @@ def _score(
     pooling = str(getattr(encoder, "eval_pooling", settings.pooling or ""))
     if pooling == "first_last" and getattr(encoder, "first_layer_index", 0) == 1:
         pooling = "avg_first_last"
-    template = getattr(getattr(encoder, "vocabulary", None), "template", None)
     encoder.to(compute.device).eval()
     encode = SentenceEncoder(encoder, compute, settings.batch_tokens, length)
     began = time.perf_counter()
@@ -284,7 +229,7 @@ def _score(
         tasks={name: {"name": task.component, "params": dict(task.params)} for name, task in tasks.items()},
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
-        template=template,
+        template=getattr(getattr(encoder, "vocabulary", None), "template", None),
         prompts=encode.prompts,
         library=encoder.modules_named if isinstance(encoder, LibraryEncoder) else None,
         exported=_export(locate(found), tasks, settings.changed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.parse import check_parameters
@@ -22,11 +22,7 @@ from registry.types import Evaluator
 class Task:
     """An evaluator with its parameters.
 
-    Args:
-        component: Registered name of the evaluator.
-        params: All parameters.
-        changed: Names of the parameters that `--set` changed.
-        evaluator: Evaluator object.
+    `changed` are the names of the parameters that `--set` changed.
     """
 
     component: str
@@ -35,16 +31,14 @@ class Task:
     evaluator: Evaluator
 
 
-@dataclass(frozen=True)
-class _Named:
+class _Named(NamedTuple):
     """A component, and the parameters that follow from the task's name."""
 
     entry: Entry[Evaluator]
     given: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(NamedTuple):
     """One `--set` for a task, or for all tasks of a component."""
 
     label: str
@@ -56,29 +50,20 @@ class _Setting:
 def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
     """Return name → task in the given order, without duplicates.
 
-    Args:
-        words: Suites, data sets, files of pairs and evaluators, separated by commas outside parentheses.
-        assignments: "task.parameter=value", or "component.parameter=value" for all tasks of a component.
-
-    Raises:
-        UnknownNameError: If no task has one of the names.
-        CseError: If a required parameter is missing, or a parameter is unknown or not valid, or a name has two
-            meanings.
+    `words` are suites, data sets, files of pairs and evaluators, separated by commas outside parentheses. An assignment
+    is "task.parameter=value", or "component.parameter=value" for all tasks of a component.
     """
     found: dict[str, _Named] = {}
     for word in re.split(r",(?![^()]*\))", words):
         for name, one in _tasks_of(word.strip()):
-            if found.setdefault(name, one).entry.name != one.entry.name:
-                raise CseError(
-                    f"two evaluators have the task '{name}': {found[name].entry.name} (from "
-                    f"{found[name].entry.distribution}) and {one.entry.name} (from {one.entry.distribution})",
-                    "rename the task in one of them, or uninstall the plug-in",
-                    code="evaluate.ambiguous_task",
+            if found.setdefault(name, one) != one:
+                meanings = " and ".join(
+                    f"{each.entry.name} (from {each.entry.distribution}) with {dict(each.given)}"
+                    for each in (found[name], one)
                 )
-            if found[name].given != one.given:
                 raise CseError(
-                    f"the task '{name}' has two settings: {dict(found[name].given)} and {dict(one.given)}",
-                    "score them in two commands",
+                    f"the task '{name}' has two meanings: {meanings}",
+                    "score them in two commands, or rename the task of a plug-in",
                     code="evaluate.ambiguous_task",
                 )
     settings = _settings(found, assignments)

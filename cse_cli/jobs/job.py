@@ -22,7 +22,6 @@ from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.claim import Claimed, claim, claim_run
 from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import About, read_about
-from cse_cli.training.recording import model_of
 from cse_cli.training.run import experiment_changed
 from registry.machinery import plugins
 from registry.machinery.core import POOLINGS
@@ -141,7 +140,7 @@ class Job:
             tags=dict(self.tags),
             note=recipe.description or recipe.title,
             method=recipe.title.partition(",")[0],
-            encoder=Path(model_of(recipe)).name,
+            encoder=Path(recipe.model).name,
             data=Path(recipe.data.named).name,
             paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
             test_selected=selecting is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.keys import Keys, inline
@@ -20,11 +21,9 @@ from registry.papers import AVERAGE, Table
 
 @dataclass(frozen=True)
 class Cell:
-    """A recipe with its settings, and the row and columns that its scores fill.
+    """A recipe with its settings, and the row and columns that its scores fill. No columns: its runs fill all.
 
-    Args:
-        columns: Names of the columns. Empty if the runs fill all columns.
-        hash: `Recipe.hash()`, which identifies the finished runs.
+    `hash` is `Recipe.hash()`, which identifies the finished runs.
     """
 
     row: str
@@ -50,47 +49,33 @@ def cell_tag(study: Study, cell: Cell) -> str:
     return f"{study.name}/{cell.row}/{'|'.join(cell.columns)}"
 
 
-def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> list[Cell]:
-    """Return the cells of a study row by row, with validated recipes. Rows that are tuned have untuned settings.
-
-    Raises:
-        RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
-    """
-    return cells_of_rows(study, list(_rows(study)), overrides, unset)
-
-
-@dataclass(frozen=True)
-class PlacedRow:
-    """A row of a study and its places in the file.
-
-    Args:
-        keys: Path of the row.
-        labels: Label of a setting in the messages of the recipe → path of the setting, if it is not below `keys`.
-    """
+class PlacedRow(NamedTuple):
+    """A row of a study, its path, and label of a setting in messages of the recipe → its path, if that is elsewhere."""
 
     row: Row
     keys: Keys
-    labels: Mapping[str, Keys] = field(default_factory=dict)
+    labels: Mapping[str, Keys] = {}
 
 
-def cells_of_rows(
+def cells(
     study: Study,
-    rows: Iterable[PlacedRow],
     overrides: Sequence[str | Override] = (),
     unset: Sequence[str] = (),
+    rows: Iterable[PlacedRow] | None = None,
     omitted: Callable[[Recipe], Sequence[str]] = lambda _: (),
 ) -> list[Cell]:
-    """Return the cells of rows, as `cells` does.
+    """Return the cells of a study (or only of `rows`) row by row, with validated recipes. Tuned rows are untuned.
 
-    `omitted` names further keys of two parts, such as "evaluators.test", that the cell of a recipe removes.
+    A `RecipeError` has the problems of all recipes, with their places in the study. `omitted` names further keys of two
+    parts, such as "evaluators.test", that the cell of a recipe removes.
     """
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(origins_of(study.path).where), list[Problem]()
     written: dict[str, WrittenRecipe] = {}
     given = parse_overrides(overrides)
-    for spec in _specs(study, rows):
-        name, settings, removed = spec.cell.recipe, (*spec.cell.overrides, *given), _distinct(spec.cell.unset, unset)
+    for cell, column, places in _drafts(study, _rows(study) if rows is None else rows):
+        name, settings, removed = cell.recipe, (*cell.overrides, *given), _distinct(cell.unset, unset)
         try:
             written[name] = written.get(name) or read(name)
             recipe = whole = changed(written[name], settings, removed).recipe
@@ -102,86 +87,68 @@ def cells_of_rows(
                 removed = _distinct(removed, [key for key in left_out if key in present])
                 recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
-            outside += _locate(error, spec, problems)
+            outside += _locate(error, name, places, problems)
             continue
-        recipes.append((spec.column, whole))
-        found.append(replace(spec.cell, overrides=settings, unset=removed, hash=recipe.hash(), resolved=recipe))
+        recipes.append((column, whole))
+        found.append(replace(cell, overrides=settings, unset=removed, hash=recipe.hash(), resolved=recipe))
     check_names_in_recipes(study, recipes, problems)
     if outside or problems.found:
         raise RecipeError([*dict.fromkeys(outside), *problems.found], STUDY)
     return found
 
 
-def recipes_of(study: Study) -> list[str]:
-    """Return the names or paths of a study's recipes, each once."""
-    return list(dict.fromkeys(spec.cell.recipe for spec in _specs(study, _rows(study))))
+_ROW, _RECIPE = "row", "recipe"
+"""Labels of the places of a cell's row and of the name of its recipe."""
 
 
-@dataclass(frozen=True)
-class _Spec:
-    """A cell whose recipe is not loaded, and its places in the study.
-
-    Args:
-        keys: Path of its row.
-        recipe_keys: Path of the name of its recipe.
-        labels: Label of each setting in the messages of the recipe → path of the setting in the study.
-    """
-
-    cell: Cell
-    column: Column | None
-    keys: Keys
-    recipe_keys: Keys
-    labels: dict[str, Keys]
-
-
-def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
+def _locate(error: CseError, recipe: str, places: Mapping[str, Keys], problems: Problems) -> list[Problem]:
     """Add the problems of a recipe at their places in the study, and return those of the command line."""
     if not isinstance(error, RecipeError):
-        problems.add(error.code, spec.recipe_keys, error.message)
+        problems.add(error.code, places[_RECIPE], error.message)
         return []
     outside = []
     for problem in error.problems:
-        if problem.where in spec.labels:
+        if problem.where in places:
             path = problem.where.partition(" ")[2]
             message = str(replace(problem, where=path, keys="" if problem.keys == path else problem.keys))
-            problems.add(problem.code, spec.labels[problem.where], message)
+            problems.add(problem.code, places[problem.where], message)
         elif problem.where.startswith("--"):
             outside.append(problem)
         else:
-            message = f"recipe '{spec.cell.recipe}' is invalid with these settings: {problem}"
-            problems.add(problem.code, spec.keys, message, at_key=True)
+            message = f"recipe '{recipe}' is invalid with these settings: {problem}"
+            problems.add(problem.code, places[_ROW], message, at_key=True)
     return outside
 
 
-def _specs(study: Study, rows: Iterable[PlacedRow]) -> Iterator[_Spec]:
-    """Yield the cells row by row. The recipe of the last layer of settings that names one is used."""
+def _drafts(study: Study, rows: Iterable[PlacedRow]) -> Iterator[tuple[Cell, Column | None, dict[str, Keys]]]:
+    """Yield the cells before their recipes are loaded, their columns, and label → path in the study of each setting.
+
+    The recipe of the last layer of settings that names one is used.
+    """
     columns: list[tuple[Keys, Column | None]] = [((), None)]
     if study.columns:
         columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
-    for placed in rows:
-        keys, row = placed.keys, placed.row
-        for column_keys, column in columns:
-            layers: list[tuple[Keys, Change]] = [((STUDY,), study), (keys, row)]
-            if column is not None:
-                layers.append((column_keys, column))
-            recipe_keys, recipe = next(((k, c.recipe) for k, c in reversed(layers) if c.recipe), ((STUDY,), ""))
-            beside = study.path.parent / recipe
-            cell = Cell(
-                row=row.row,
-                columns=() if column is None else column.names,
-                recipe=str(beside) if recipe.endswith(".toml") and beside.is_file() else recipe,
-                overrides=tuple(override for _, change in layers for override in change.set),
-                unset=_distinct(*(change.unset for _, change in layers)),
-                hash="",
-            )
-            labels = {label: place for k, change in layers for label, place in _labels(k, change)}
-            yield _Spec(cell, column, keys, (*recipe_keys, "recipe"), {**labels, **placed.labels})
+    for (row, keys, others), (column_keys, column) in itertools.product(rows, columns):
+        layers: list[tuple[Keys, Change]] = [((STUDY,), study), (keys, row)]
+        if column is not None:
+            layers.append((column_keys, column))
+        recipe_keys, recipe = next(((k, c.recipe) for k, c in reversed(layers) if c.recipe), ((STUDY,), ""))
+        beside = study.path.parent / recipe
+        cell = Cell(
+            row=row.row,
+            columns=() if column is None else column.names,
+            recipe=str(beside) if recipe.endswith(".toml") and beside.is_file() else recipe,
+            overrides=tuple(override for _, change in layers for override in change.set),
+            unset=_distinct(*(change.unset for _, change in layers)),
+            hash="",
+        )
+        settings = {label: place for k, change in layers for label, place in _labels(k, change)}
+        yield cell, column, {_ROW: keys, _RECIPE: (*recipe_keys, "recipe"), **settings, **others}
 
 
 def _rows(study: Study) -> Iterator[PlacedRow]:
     """Yield each row. The combinations of a grid are rows, too."""
-    for keys, row in study.placed_rows():
-        yield PlacedRow(row, keys)
+    yield from (PlacedRow(row, keys) for keys, row in study.placed_rows())
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
         texts = (value if isinstance(value, str) else inline(value) for value in combination)
         label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))

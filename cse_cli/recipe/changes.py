@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tomlkit
 from pydantic import BaseModel
 
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.files import bare_name
+from cse_cli.recipe.keys import inline
 from cse_cli.recipe.load import load
 from cse_cli.recipe.overrides import setting_text
 from cse_cli.recipe.schema import LossPart, View, settings
@@ -27,9 +27,7 @@ _ABSENT = object()
 class Change(BaseModel, frozen=True):
     """A key that differs between recipes.
 
-    Args:
-        key: Dotted path of the key, or of the whole table if a recipe lacks it.
-        values: Value in each recipe. None if the recipe lacks it.
+    `key` is the path of a whole table if a recipe lacks it. `values` has None for a recipe that lacks the key.
     """
 
     key: str
@@ -70,11 +68,9 @@ _TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
 
 def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
     """Return the settings that differ, one row for each."""
-    rows = [
-        (change.key, *(short_setting(change.key, without_directories(value)) for value in change.values))
-        for change in changes
-    ]
-    return plain_table(["", *headings], rows)
+    values = [[without_directories(value) for value in change.values] for change in changes]
+    texts = [[short_setting(one.key, value) for value in of] for one, of in zip(changes, values, strict=True)]
+    return plain_table(["", *headings], [(one.key, *row) for one, row in zip(changes, texts, strict=True)])
 
 
 def without_directories(value: Any) -> Any:
@@ -123,10 +119,8 @@ SAVED = "recipe.toml"
 class Rerun(NamedTuple):
     """Command that runs an experiment again.
 
-    Args:
-        changes: Differences from the recipe's current file, or None if they are unknown.
-        command: Command for exactly this experiment.
-        obstacle: Reason why the resolved recipe must be saved first, or why the command may differ. Empty if neither.
+    `changes` are the differences from the recipe's current file, or None if they are unknown. `obstacle` is the reason
+    why the resolved recipe must be saved first, or why the command may differ.
     """
 
     changes: tuple[Change, ...] | None
@@ -144,11 +138,6 @@ def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[in
     def from_saved(reason: str) -> str:
         return f"{reason}, so save the recipe above as {SAVED} first"
 
-    def toml(value: Any) -> str:
-        array = tomlkit.array()
-        array.append(value)
-        return array.as_string()[1:-1]
-
     source = Path(result.source)
     here = is_file(source)
     file = result.source if here else result.recipe
@@ -163,7 +152,7 @@ def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[in
     if resolved is None:
         return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
     found = tuple(recipe_changes([today.resolved(), resolved]))
-    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
+    sets = [f"{change.key}={inline(change.values[1])}" for change in found if change.values[1] is not None]
     unset = [change.key for change in found if change.values[1] is None]
     # A search range of a setting that no longer exists is an error.
     unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]

@@ -12,18 +12,13 @@ from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_
 from cse_cli.recipe.load import load
 from cse_cli.recipe.problems import RecipeError
 from cse_cli.recipe.requirements import NOT_INSTALLED, Requirement, merged_requirements, requirements
-from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study, load_study
 from cse_cli.recipe.trials import trials
 from registry.errors import CseError
 
 
 def recipe_files(arguments: Sequence[str]) -> list[Path]:
-    """Return the files for paths, directories and names. Without arguments, return all known recipes and studies.
-
-    Raises:
-        CseError: If a name is unknown, or a directory contains no recipe.
-    """
+    """Return the files for paths, directories and names. Without arguments, return all known recipes and studies."""
     if not arguments:
         return [*all_recipes().values(), *all_studies().values()]
     return [path for argument in arguments for path in _files(argument)]
@@ -53,11 +48,6 @@ def requirements_of(
     `names` are paths, directories and names. `overrides` are values of `--set` for each recipe or cell, `unset` those
     of `--unset`.
     """
-    return merged_requirements(recipes_of(names, overrides, unset))
-
-
-def recipes_of(names: Sequence[str | Path], overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> list[Recipe]:
-    """Return recipes and the recipes of the cells of studies, as `requirements_of` takes them."""
     recipes = []
     for path in (path for name in names for path in _files(str(name))):
         if is_study(path):
@@ -65,7 +55,7 @@ def recipes_of(names: Sequence[str | Path], overrides: Sequence[str] = (), unset
             recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study, overrides, unset)]
         else:
             recipes.append(load(str(path), overrides, unset).recipe)
-    return recipes
+    return merged_requirements(recipes)
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> dict[str, Any]:

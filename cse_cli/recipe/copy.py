@@ -14,13 +14,14 @@ from registry.errors import CseError
 
 
 def write_copy(name_or_path: str, target: Path) -> None:
-    """Write a recipe to a new file that loads to the same experiment.
-
-    Raises:
-        CseError: If the recipe is unknown or invalid, or the file exists or cannot be written. No file remains.
-    """
+    """Write a recipe to a new file that loads to the same experiment."""
     loaded = load(name_or_path)
-    _check_target(name_or_path, target)
+    if target.suffix != ".toml":
+        better = target / "my.toml" if target.is_dir() else f"{target}.toml"
+        message = f"'{target}' does not end in .toml"
+        raise CseError(message, f"cse cp {name_or_path} {better}", code="copy.wrong_suffix")
+    if target.exists():
+        raise CseError(f"'{target}' already exists", "choose another name", code="copy.exists")
     draft = target.with_name(f".{target.stem}.draft.toml")
     try:
         draft.write_text(copied_text(loaded, target.parent), encoding="utf-8")
@@ -30,22 +31,10 @@ def write_copy(name_or_path: str, target: Path) -> None:
         draft.rename(target)
     except OSError as error:
         message = f"cannot write '{target}': {error.strerror}"
-        raise CseError(message, "choose a directory with write permission", code="copy.not_writable") from error
+        action = "choose an existing directory with write permission"
+        raise CseError(message, action, code="copy.not_writable") from error
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _check_target(name: str, target: Path) -> None:
-    if target.is_dir():
-        raise CseError(f"'{target}' is a directory", f"cse cp {name} {target / 'my.toml'}", code="copy.is_directory")
-    if target.suffix != ".toml":
-        message = f"'{target}' does not end in .toml"
-        raise CseError(message, f"cse cp {name} {target}.toml", code="copy.wrong_suffix")
-    if target.exists():
-        raise CseError(f"'{target}' already exists", "choose another name", code="copy.exists")
-    if not target.parent.is_dir():
-        message = f"directory '{target.parent}' does not exist"
-        raise CseError(message, f"mkdir -p {target.parent}", code="copy.missing_directory")
 
 
 def copied_text(loaded: LoadedRecipe, directory: Path) -> str:

@@ -30,11 +30,7 @@ def shipped() -> Path:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of the file of a recipe or study.
-
-    Raises:
-        OSError: If it cannot be read, is a pipe or device, or is too large.
-    """
+    """Return the content of the file of a recipe or study."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError("a pipe or a device, not a file")
     with path.open("rb") as file:
@@ -111,11 +107,7 @@ def name_of(path: Path) -> str:
 
 
 def find(name: str) -> Path:
-    """Return the file that a path or a bare name refers to.
-
-    Raises:
-        UnknownNameError: If there is neither such a file nor such a name.
-    """
+    """Return the file that a path or a bare name refers to."""
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name)
     for path in [*(root / f"{name}.toml" for root in roots() if _is_plain(name)), Path(f"{name}.toml")]:

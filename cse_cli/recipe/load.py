@@ -12,7 +12,7 @@ from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, na
 from cse_cli.recipe.keys import Keys, dotted, is_ending, parse_dotted
 from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides, setting_text
 from cse_cli.recipe.problems import MOST_NAMES, Problem, RecipeError, nearest
-from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.schema import PROSE, Recipe, tune_of
 from cse_cli.recipe.sources import Origins, Source, read_source
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion
@@ -44,10 +44,8 @@ class WrittenRecipe:
 class LoadedRecipe(WrittenRecipe):
     """A validated recipe with its files.
 
-    Args:
-        recipe: Complete recipe.
-        changes: Overrides that differ from the files, as `key=value` or `no key`, without the seed and prose.
-        notes: Values of the files that an override of another key replaces, and values that cannot be meant.
+    `changes` are overrides that differ from the files, as `key=value` or `no key`, without the seed and prose. `notes`
+    name values of the files that an override of another key replaces, and values that cannot be meant.
     """
 
     recipe: Recipe
@@ -56,27 +54,15 @@ class LoadedRecipe(WrittenRecipe):
 
 
 def load(name_or_path: str, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
-    """Find, read, merge and validate a recipe. Nothing is built, downloaded or written.
+    """Find, read, merge and validate a recipe, with overrides as in `--set`. Nothing is built, downloaded or written.
 
-    Args:
-        name_or_path: Path that ends in `.toml`, or bare name such as "ifcl_en".
-        overrides: Overrides, or `dotted.key=value` strings as in `--set`.
-        unset: Dotted keys to remove, as in `--unset`.
-
-    Raises:
-        UnknownNameError: If no recipe has this name.
-        RecipeError: If the recipe cannot be read or is invalid, with every problem and its place.
+    A `RecipeError` has every problem of the recipe, each with its place.
     """
     return changed(read(name_or_path), overrides, unset)
 
 
 def read(name_or_path: str) -> WrittenRecipe:
-    """Find, read and merge a recipe.
-
-    Raises:
-        UnknownNameError: If no recipe has this name.
-        RecipeError: If a file cannot be read.
-    """
+    """Find, read and merge a recipe."""
     path = find(name_or_path)
     sources = read_chain(path)
     return WrittenRecipe(name_of(path), path, merge(sources), Origins(sources))
@@ -85,11 +71,7 @@ def read(name_or_path: str) -> WrittenRecipe:
 def changed(
     written: WrittenRecipe, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()
 ) -> LoadedRecipe:
-    """Validate a recipe with overrides.
-
-    Raises:
-        RecipeError: If the recipe is invalid with these overrides.
-    """
+    """Validate a recipe with overrides."""
     changes = parse_overrides(overrides, unset)
     tables, paths = apply_overrides(written.tables, changes)
     labels = [(keys, change.label) for keys, change in zip(paths, changes, strict=True) if not change.unset]
@@ -125,27 +107,17 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
 
 
 def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator[str]:
-    """Yield a note for each override of `steps` that replaces `epochs` of a file or an override, or vice versa."""
-    if not overrides:
-        return
-    train, origins = written.tables.get("train", {}), written.origins
-    known = {key: f"{train[key]} ({origins.where(('train', key), at_key=True)})" for key in EXCLUSIVE if key in train}
+    """Yield a note for each override of `steps` that replaces `epochs` of the files, or vice versa."""
+    train, given = written.tables.get("train", {}), {override.keys for override in overrides}
     for override in overrides:
-        table, key = override.keys[0], override.keys[-1]
-        if table != "train" or len(override.keys) != 2 or key not in EXCLUSIVE:
-            continue
-        if override.unset:
-            known.pop(key)
-            continue
-        if (value := known.pop(EXCLUSIVE[key], None)) is not None:
-            yield f"train.{key}={override.value} replaces train.{EXCLUSIVE[key]}={value}"
-        known[key] = f"{override.value} ({override.label})"
+        other = EXCLUSIVE.get(override.keys[-1]) if override.keys[0] == "train" else None
+        if other is not None and other in train and not override.unset and ("train", other) not in given:
+            place = written.origins.where(("train", other), at_key=True)
+            yield f"{override.path}={override.value} replaces train.{other}={train[other]} ({place})"
 
 
 def _far_values(recipe: Recipe) -> Iterator[str]:
     """Yield a note for each value that is 1,000 times as far as the range on a log scale that `cse tune` searches."""
-    from cse_cli.recipe.describe import tune_of  # imports torch, as components do, and `cse leaderboard` does not
-
     for placed in recipe.parts():
         for name, value in placed.part.params:
             tune = tune_of(placed.entry.parameters.model_fields[name])
@@ -176,39 +148,28 @@ def _value(tables: Any, keys: Keys) -> Any:
 
 
 def read_chain(path: Path, *, study: bool = False) -> tuple[Source, ...]:
-    """Return the file of a recipe, or of a study, followed by the files that it extends.
-
-    Raises:
-        RecipeError: If a file cannot be read, is unknown, extends itself, or is a study instead of a recipe or vice
-            versa.
-    """
-    sources, seen = [_read(path, study)], [real_path(path)]
-    while (parent := _parent(sources[-1], study)) is not None:
-        seen.append(real_path(parent))
-        if seen[-1] in seen[:-1]:
-            circle = " → ".join([*(source.path.name for source in sources), parent.name])
-            raise sources[-1].refuse("recipe.circular_extends", _extends(study), f"circular 'extends': {circle}")
-        sources.append(_read(parent, study))
+    """Return the file of a recipe, or of a study, followed by the files that it extends."""
+    keys: Keys = (STUDY, "extends") if study else ("extends",)
+    sources: list[Source] = []
+    following: Path | None = path
+    while following is not None:
+        if real_path(following) in [real_path(source.path) for source in sources]:
+            circle = " → ".join([*(source.path.name for source in sources), following.name])
+            raise sources[-1].refuse("recipe.circular_extends", keys, f"circular 'extends': {circle}")
+        source = read_source(following)
+        if study and STUDY not in source.tables:
+            raise source.refuse("recipe.not_a_study", (), f"a recipe, not a study: it has no table [{STUDY}]")
+        if not study and STUDY in source.tables:
+            message = f"a study, not a recipe. Run it with `cse run {source.label}`"
+            raise source.refuse("recipe.not_a_recipe", (STUDY,), message)
+        sources.append(source)
+        following = _parent(source, keys)
     return tuple(sources)
 
 
-def _extends(study: bool) -> Keys:
-    return (STUDY, "extends") if study else ("extends",)
-
-
-def _read(path: Path, study: bool) -> Source:
-    source = read_source(path)
-    if study and STUDY not in source.tables:
-        raise source.refuse("recipe.not_a_study", (), f"a recipe, not a study: it has no table [{STUDY}]")
-    if not study and STUDY in source.tables:
-        message = f"a study, not a recipe. Run it with `cse run {source.label}`"
-        raise source.refuse("recipe.not_a_recipe", (STUDY,), message)
-    return source
-
-
-def _parent(source: Source, study: bool) -> Path | None:
+def _parent(source: Source, keys: Keys) -> Path | None:
     """Return the file that a file extends, or None if it extends no file."""
-    keys, table = _extends(study), source.tables[STUDY] if study else source.tables
+    study, table = len(keys) > 1, _value(source.tables, keys[:-1])
     if not isinstance(table, dict) or "extends" not in table:
         return None
     name, what = table["extends"], STUDY if study else "recipe"
@@ -218,8 +179,7 @@ def _parent(source: Source, study: bool) -> Path | None:
     if parent is None:
         beside = is_file(source.path.parent / f"{name}.toml")
         known = [f"{name}.toml"] if beside else all_studies() if study else all_recipes()
-        message = f"unknown {what} '{name}'.{nearest(name, known)}"
-        raise source.refuse(f"recipe.unknown_{what}", keys, message)
+        raise source.refuse(f"recipe.unknown_{what}", keys, f"unknown {what} '{name}'.{nearest(name, known)}")
     if not is_file(parent):
         raise source.refuse("recipe.missing_file", keys, f"no such file: '{parent}'")
     return parent
@@ -229,9 +189,6 @@ def merge(sources: Sequence[Source]) -> dict[str, Any]:
     """Return the merged tables of a recipe's files. A file takes precedence over the files that it extends.
 
     `remove` is applied first. Then tables are merged key by key, and other values are replaced.
-
-    Raises:
-        RecipeError: If `remove` names something that is not inherited.
     """
     tables: dict[str, Any] = {}
     problems: list[Problem] = []

@@ -21,10 +21,7 @@ EXCLUSIVE = {"steps": "epochs", "epochs": "steps"}
 class Override:
     """One value that replaces a value of the files.
 
-    Args:
-        keys: Path as written. Positions in arrays are strings.
-        value: New value. Ignored if `unset` is true.
-        unset: Whether the key is removed.
+    Positions in arrays are strings in `keys`. If `unset`, the key is removed, and the value ignored.
     """
 
     keys: tuple[str, ...]
@@ -34,20 +31,12 @@ class Override:
 
     @classmethod
     def of(cls, path: str, value: Any) -> Override:
-        """Return the override that sets a dotted path to a value.
-
-        Raises:
-            RecipeError: If the path is not a dotted TOML key.
-        """
+        """Return the override that sets a dotted path to a value."""
         return cls(_keys(path, "--set"), value, f"--set {path.strip()}")
 
     @classmethod
     def parse(cls, assignment: str) -> Override:
-        """Return the override that `key=value` describes.
-
-        Raises:
-            RecipeError: If it has no `=`, or the key is not a dotted TOML key.
-        """
+        """Return the override that `key=value` describes."""
         path, equals, value = assignment.partition("=")
         if not equals:
             message = "requires a value, for example --set train.seed=1"
@@ -56,11 +45,7 @@ class Override:
 
     @classmethod
     def remove(cls, path: str) -> Override:
-        """Return the override that removes a dotted path.
-
-        Raises:
-            RecipeError: If the path is not a dotted TOML key.
-        """
+        """Return the override that removes a dotted path."""
         return cls(_keys(path, "--unset"), None, f"--unset {path}", unset=True)
 
     @property
@@ -73,11 +58,7 @@ class Override:
 
 
 def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] = ()) -> list[Override]:
-    """Return the overrides that the texts of `--set` and `--unset` describe.
-
-    Raises:
-        RecipeError: If an assignment has no `=` or a key is invalid, with all such problems.
-    """
+    """Return the overrides that the texts of `--set` and `--unset` describe."""
     problems: list[Problem] = []
     removals: list[Override] = []
     values: list[Override] = []
@@ -110,11 +91,7 @@ def parse_value(text: str) -> Any:
 
 
 def apply_overrides(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[str, Any], tuple[Keys, ...]]:
-    """Return a copy of the tables with every override, and the path of each override in it.
-
-    Raises:
-        RecipeError: If a path leads through a value or to nothing, with all such problems.
-    """
+    """Return a copy of the tables with every override, and the path of each override in it."""
     changed = copy.deepcopy(tables)
     problems: list[Problem] = []
     paths: list[Keys] = []

@@ -115,8 +115,7 @@ def _named(tables: Mapping[str, Any], keys: Keys, problems: Problems) -> list[tu
     """Return name, path and content of each table in a table of tables."""
     found = tables.get(str(keys[-1]), {})
     if not isinstance(found, Mapping):
-        message = f"should be a table of tables, not {shown_value(found)}"
-        problems.add("recipe.invalid_value", keys, message)
+        problems.add("recipe.invalid_value", keys, f"should be a table of tables, not {shown_value(found)}")
         return []
     named = []
     for name, table in found.items():
@@ -221,8 +220,7 @@ def check_parameters(
     for name, value in given.items():
         if isinstance(value, bool) and not isinstance(getattr(params, name), bool):
             # A choice among 0 and 1 accepts booleans, because they are equal in Python.
-            message = f"should be {int(value)}, not {shown_value(value)}"
-            problems.add("recipe.invalid_value", (*keys, name), message)
+            problems.add("recipe.invalid_value", (*keys, name), f"should be {int(value)}, not {shown_value(value)}")
     return params
 
 

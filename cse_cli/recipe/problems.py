@@ -32,10 +32,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 class Problem:
     """One problem.
 
-    Args:
-        where: `file:line:column`, or the `--set` option that set the value. Empty if the value has no place.
-        keys: Dotted path of the value. Empty for the whole file.
-        code: Stable identifier, such as "recipe.unknown_key".
+    `where` is `file:line:column`, or the `--set` option that set the value. `keys` is the dotted path of the value.
+    A value without a place has "" for both.
     """
 
     where: str
@@ -64,12 +62,7 @@ class RecipeError(CseError):
 
 @dataclass
 class Problems:
-    """Collection of the problems of a recipe or study while it is checked.
-
-    Args:
-        where: Returns the place of a value, as `Origins.where`. Default: values have no places.
-        is_inherited: Returns whether a value is inherited, as `Origins.is_inherited`.
-    """
+    """Collection of the problems of a recipe or study while it is checked. By default, values have no places."""
 
     where: Callable[..., str] = lambda *_, **__: ""
     is_inherited: Callable[[Keys, Keys], bool] = lambda *_: False
@@ -78,6 +71,10 @@ class Problems:
     def add(self, code: str, keys: Keys, message: str, *, at_key: bool = False) -> None:
         """Add the problem of a value, or of its key if `at_key`. A missing value has the path of its table."""
         self._found[Problem(self.where(keys, at_key=at_key), dotted(keys), message, code)] = None
+
+    def conflict(self, keys: Keys, message: str) -> None:
+        """Add the problem of a key that does not fit another one."""
+        self.add("recipe.conflict", keys, message, at_key=True)
 
     def known(
         self, what: str, name: str, names: Iterable[str], keys: Keys, *, owner: str = "", at_key: bool = False
@@ -96,11 +93,7 @@ class Problems:
         return sorted((one for one in self._found if one.code not in unknown), key=_file_order)
 
     def raise_if_any(self, what: str = "recipe") -> None:
-        """Raise an error with all problems.
-
-        Raises:
-            RecipeError: If there is a problem.
-        """
+        """Raise an error with all problems."""
         if self._found:
             raise RecipeError(self.found, what)
 

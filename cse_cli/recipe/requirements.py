@@ -29,8 +29,7 @@ EVALUATED = ""
 class Requirement:
     """A model, data set, file or optional package that a recipe requires.
 
-    Args:
-        wanted_by: Dotted paths in the recipe that contain the name.
+    `wanted_by` are the dotted paths in the recipe that contain the name.
     """
 
     kind: Kind

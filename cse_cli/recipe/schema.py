@@ -11,26 +11,20 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
-from registry import (
-    AUGMENTERS,
-    ENCODERS,
-    EVALUATORS,
-    GENERATORS,
-    HEADS,
-    LOSSES,
-    OPTIMIZERS,
-    QUEUES,
-    SCHEDULES,
-)  # fmt: skip
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, OPTIMIZERS, QUEUES, SCHEDULES
 from registry.machinery.core import Entry, Registry
 from registry.machinery.parameters import Parameters, UnvalidatedParameters
+
+if TYPE_CHECKING:
+    from registry.types import Tune
 
 PROSE = frozenset({"title", "description", "paper", "tune"})
 """Top-level keys of a recipe that do not change any result."""
@@ -57,13 +51,9 @@ def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
     """
     if isinstance(value, list | tuple):
         return [_without_directory(each, kind) for each in value]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value.startswith("hf:"):
         return value
-    if kind == "file":
-        is_path = not value.startswith("hf:")
-    else:
-        is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
-    if not is_path:
+    if kind == "model" and not value.startswith((".", "/", "~")) and value.count("/") < 2:
         return value
     return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
 
@@ -529,6 +519,17 @@ class Recipe(Section):
         return self.model_copy(update=sections)
 
     @property
+    def model(self) -> str:
+        """Model that the scored encoder, or the innermost encoder that it wraps, starts from. Empty without one."""
+        part = self.encoders[self.evaluate.encoder]
+        while "model" not in part.params:
+            inner = [part.params[r.parameter] for r in ENCODERS[part.name].references if r.kind == "encoder"]
+            if not inner:
+                return ""
+            part = self.encoders[str(inner[0])]
+        return str(part.params["model"])
+
+    @property
     def wrapped(self) -> dict[str, str]:
         """Wrapper → loss that it computes, by their names in the recipe."""
         return {
@@ -595,11 +596,7 @@ def name_of_part(train: Train, key: str) -> str:
 
 
 def entry_of(train: Train, key: str) -> Entry[Any]:
-    """Return the entry of the optimizer or schedule.
-
-    Raises:
-        UnknownNameError: If it does not exist.
-    """
+    """Return the entry of the optimizer or schedule."""
     return TRAIN_PARTS[key][name_of_part(train, key)]
 
 
@@ -621,9 +618,19 @@ def shared_keys(entry: Entry[Any]) -> list[str]:
 
 
 def build_part(train: Train, key: str) -> Any:
-    """Return the optimizer or schedule.
-
-    Raises:
-        CseError: If a value is not valid.
-    """
+    """Return the optimizer or schedule."""
     return entry_of(train, key).build(parameters_of(train, key))
+
+
+def tune_of(field: FieldInfo) -> Tune | None:
+    """Return the tuning range of a parameter's type, or of one type of a union, or None."""
+    from registry.types import Tune  # imports torch, which `cse leaderboard` does not need
+
+    hints: list[Any] = [field]
+    while hints:
+        hint, *hints = hints
+        for mark in (*getattr(hint, "metadata", ()), *getattr(hint, "__metadata__", ())):
+            if isinstance(mark, Tune):
+                return mark
+        hints = [*get_args(hint.annotation if isinstance(hint, FieldInfo) else hint), *hints]
+    return None

@@ -112,9 +112,7 @@ def _segments(node: Node) -> Iterator[tuple[str, Node]]:
 class Source:
     """One file of a recipe.
 
-    Args:
-        label: Path in messages: relative if it is below the current directory.
-        tables: The content as `tomllib` parses it. Read only.
+    `label` is its path in messages: relative if it is below the current directory.
     """
 
     path: Path
@@ -141,11 +139,7 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """Read and parse one file.
-
-    Raises:
-        RecipeError: If the file is missing, unreadable, not UTF-8 or not TOML.
-    """
+    """Read and parse one file."""
     absolute = Path(os.path.normpath(path.absolute()))
     here = Path.cwd()
     label = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
@@ -189,9 +183,7 @@ def _reading_problem(path: Path, error: Exception) -> tuple[str, str, str]:
 class Origins:
     """The layers of a recipe.
 
-    Args:
-        sources: Its files. A file precedes the one that it extends.
-        overrides: Path and label of every value from outside the files, in the order of application.
+    A file precedes the one that it extends. `overrides` has path and label of every value from outside the files.
     """
 
     sources: tuple[Source, ...]

@@ -171,9 +171,7 @@ class StudyTable(Change):
 class Study(StudyTable):
     """A study with its file.
 
-    Args:
-        name: Bare name such as "studies/ifcl_queue_length", or the stem of the file if it has none.
-        path: Path of the file.
+    `name` is the bare name, such as "studies/ifcl_queue_length", or the stem of the file if it has none.
     """
 
     name: str
@@ -205,21 +203,27 @@ def check_study(study: StudyTable, problems: Problems) -> None:
     for number, name in enumerate(study.omit):
         problems.known("row", name, [row.row for row in study.rows], (STUDY, "omit", number))
     _check_reported(study, problems)
-    for keys, path in _paths(study):
+    paths = [((*keys, name), name) for keys, grid in _grids(study) for name in grid]
+    for keys, change in study.changes():
+        paths += [((*keys, "set", number), override.path) for number, override in enumerate(change.set)]
+    for keys, path in paths:
         if path == "train.seed":
-            problems.add(
-                "study.seed_as_setting", keys, "seeds are not a setting. Set 'seeds', or use --seeds", at_key=True
-            )
-    for keys, score in _scores(study):
-        evaluator, _, metric = score.partition(".")
-        if score != AVERAGE and not (evaluator and metric):
+            message = "seeds are not a setting. Set 'seeds', or use --seeds"
+            problems.add("study.seed_as_setting", keys, message, at_key=True)
+    scores: list[tuple[Keys, str | None]] = [((STUDY, "score"), study.score)]
+    if study.figure is not None:
+        scores.append(((STUDY, "figure", "y"), study.figure.y))
+    scores += [((STUDY, "columns", number, "score"), column.score) for number, column in enumerate(study.columns)]
+    for keys, score in scores:
+        evaluator, _, metric = (score or AVERAGE).partition(".")
+        if score not in (None, AVERAGE) and not (evaluator and metric):
             message = f'should be "evaluator.metric", for example "stsb.spearman", or "{AVERAGE}"'
             problems.add("recipe.invalid_value", keys, message)
 
 
 def _check_cells(study: StudyTable, problems: Problems) -> None:
     if study.rows and study.grid:
-        problems.add("recipe.conflict", (STUDY, "grid"), "give either rows or a grid, not both", at_key=True)
+        problems.conflict((STUDY, "grid"), "give either rows or a grid, not both")
     elif not study.rows and not study.grid:
         message = f"needs rows ([[{STUDY}.rows]]) or a grid ([{STUDY}.grid])"
         problems.add("recipe.missing_key", (STUDY,), message, at_key=True)
@@ -241,7 +245,7 @@ def _check_tuning(study: StudyTable, problems: Problems) -> None:
         )
         problems.add("study.nothing_tuned", (STUDY, "tune"), message, at_key=True)
     if study.is_tuned and study.columns:
-        problems.add("recipe.conflict", (STUDY, "columns"), "rows with `tune` cannot have columns", at_key=True)
+        problems.conflict((STUDY, "columns"), "rows with `tune` cannot have columns")
     if study.is_tuned and (both := sorted({*study.seed_list} & {*study.tune_seeds})):
         message = (
             f"seed {both[0]} is one of `tune_seeds`. The seeds of the rows should be fresh, "
@@ -300,24 +304,6 @@ def _grids(study: StudyTable) -> Iterator[tuple[Keys, Grid]]:
     yield from (((*keys, "tune"), row.tune) for keys, row in study.placed_rows())
 
 
-def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
-    """Yield the place and the dotted path of every setting of a study."""
-    for keys, grid in _grids(study):
-        yield from (((*keys, name), name) for name in grid)
-    for keys, change in study.changes():
-        for number, override in enumerate(change.set):
-            yield (*keys, "set", number), override.path
-
-
-def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
-    """Yield the place and content of every "evaluator.metric" or "avg"."""
-    scores: list[tuple[Keys, str | None]] = [((STUDY, "score"), study.score)]
-    if study.figure is not None:
-        scores.append(((STUDY, "figure", "y"), study.figure.y))
-    scores += [((STUDY, "columns", number, "score"), column.score) for number, column in enumerate(study.columns)]
-    yield from ((keys, score) for keys, score in scores if score is not None)
-
-
 def check_paper(study: StudyTable, problems: Problems) -> None:
     """Report a paper, table, row or column that does not exist."""
     if study.paper is None:
@@ -338,8 +324,7 @@ def check_paper(study: StudyTable, problems: Problems) -> None:
         for keys, name in _headings(study):
             problems.known("column", name, columns, keys, owner=owner)
         if study.grid:
-            message = "cannot reproduce the rows of a paper's table. Use [[study.rows]]"
-            problems.add("recipe.conflict", (STUDY, "grid"), message, at_key=True)
+            problems.conflict((STUDY, "grid"), "cannot reproduce the rows of a paper's table. Use [[study.rows]]")
 
 
 Check = Callable[[str, Recipe], str | None]
@@ -403,12 +388,7 @@ def find_study(name: str) -> Path | None:
 
 
 def load_study(name_or_path: str) -> Study:
-    """Find, read, merge and check a study. Its recipes are not loaded.
-
-    Raises:
-        UnknownNameError: If no study has this name.
-        RecipeError: If the study cannot be read or is invalid, with every problem and its place.
-    """
+    """Find, read, merge and check a study. Its recipes are not loaded."""
     path = find_study(name_or_path)
     if path is None and name_or_path.endswith(".toml"):
         path = Path(name_or_path)
@@ -416,17 +396,11 @@ def load_study(name_or_path: str) -> Study:
         near = suggestion(name_or_path, all_studies())
         action = "`cse list studies` shows all names"
         raise UnknownNameError(f"unknown study '{name_or_path}'.{near}", action, code="recipe.unknown_study")
-    table = outline(path, with_paper=True)
-    fields = {name: getattr(table, name) for name in StudyTable.model_fields}
-    return Study.model_construct(**fields, name=name_of(path), path=path)
+    return outline(path, with_paper=True)
 
 
 def only_rows(study: Study, rows: Sequence[str]) -> Study:
-    """Return a study that omits all rows except the named ones, or the study itself if no name is given.
-
-    Raises:
-        UnknownNameError: If the study has no row of a name.
-    """
+    """Return a study that omits all rows except the named ones, or the study itself if no name is given."""
     names = [row.row for _, row in study.placed_rows()]
     for name in rows:
         if name not in names:
@@ -438,11 +412,7 @@ def only_rows(study: Study, rows: Sequence[str]) -> Study:
 
 
 def studies_of(paper_key: str, identifier: str) -> list[Study]:
-    """Return the studies that reproduce a table or figure. Files that cannot be read are skipped.
-
-    Raises:
-        RecipeError: If such a study is invalid.
-    """
+    """Return the studies that reproduce a table or figure. Files that cannot be read are skipped."""
     found = []
     for path in all_studies().values():
         try:
@@ -454,12 +424,8 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
     return found
 
 
-def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
-    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table.
-
-    Raises:
-        RecipeError: If the study cannot be read or is invalid.
-    """
+def outline(path: Path, *, with_paper: bool = False) -> Study:
+    """Return a study without validating its recipes. `with_paper` compares it with the paper's table."""
     origins = origins_of(path)
     problems = Problems(origins.where)
     for source in origins.sources:
@@ -468,14 +434,17 @@ def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
             message = f"the file of a study contains only the table [{STUDY}].{hint}"
             problems.add("study.unknown_key", (key,), message, at_key=True)
     written = _merge(origins)
-    study = _parse(written, problems)
+    tables = {**written, **_with_dotted_paths(written, ("grid", "tune"), (STUDY,), problems)}
+    tables["rows"] = _parse_each(Row, written, "rows", problems)
+    tables["columns"] = _parse_each(Column, written, "columns", problems)
+    study = check_section(StudyTable, tables, (STUDY,), problems)
     problems.raise_if_any(STUDY)
     report_odd_values(written, (STUDY,), problems)
     check_study(study, problems)
     if with_paper:
         check_paper(study, problems)
     problems.raise_if_any(STUDY)
-    return study
+    return Study.model_construct(**dict(study), name=name_of(path), path=path)
 
 
 def origins_of(path: Path) -> Origins:
@@ -489,21 +458,12 @@ def _merge(origins: Origins) -> dict[str, Any]:
     for source in reversed(origins.sources):
         own = source.tables[STUDY]
         if not isinstance(own, Mapping):
-            message = f"should be a table, not {shown_value(own)}"
-            raise source.refuse("recipe.invalid_value", (STUDY,), message)
+            raise source.refuse("recipe.invalid_value", (STUDY,), f"should be a table, not {shown_value(own)}")
         for one, other in (("rows", "grid"), ("grid", "rows")):
             if one in own:
                 merged.pop(other, None)
         merged |= {key: value for key, value in own.items() if key != "extends"}
     return merged
-
-
-def _parse(written: dict[str, Any], problems: Problems) -> StudyTable:
-    """Return the study, with a default in place of each wrong value."""
-    tables = {**written, **_with_dotted_paths(written, ("grid", "tune"), (STUDY,), problems)}
-    tables["rows"] = _parse_each(Row, written, "rows", problems)
-    tables["columns"] = _parse_each(Column, written, "columns", problems)
-    return check_section(StudyTable, tables, (STUDY,), problems)
 
 
 def _with_dotted_paths(

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
-from cse_cli.recipe.cells import Cell, PlacedRow, cells_of_rows
+from cse_cli.recipe.cells import Cell, PlacedRow, cells
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.load import STUDY
 from cse_cli.recipe.overrides import Override
@@ -30,14 +30,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """The settings that the trials of a row choose.
-
-    Args:
-        settings: Values of the best trial. Empty if no trial has finished.
-        score: Its mean dev score over the seeds of the trials.
-        finished: Number of trials that have finished with every seed.
-        trials: Number of trials.
-    """
+    """The settings of a row's best trial, its mean dev score, and the number of trials with a run of every seed."""
 
     row: str
     settings: tuple[Override, ...] = ()
@@ -50,25 +43,19 @@ def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequen
     """Return the trials of every tuned row, with validated recipes.
 
     A trial has only the evaluator that selects its state: the others would cost time, and no choice may use them.
-
-    Raises:
-        RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
     """
-    combined = [
-        (keys, row, combination)
-        for keys, row in study.placed_rows()
-        if row.tune
-        for tried in [study.tried(row)]
-        for combination in (tuple(map(Override.of, tried, values)) for values in itertools.product(*tried.values()))
-    ]
-    shared = {path: (STUDY, "tune", path) for path in study.tune}
+    named: list[tuple[str, tuple[Override, ...]]] = []
     rows = []
-    for keys, row, settings in combined:
-        places: dict[str, Keys] = {**shared, **{path: (*keys, "tune", path) for path in row.tune}}
-        tried = _changed(row, settings, f"{row.row} · {settings_text(settings)}")
-        rows.append(PlacedRow(tried, keys, {f"--set {path}": place for path, place in places.items()}))
-    made = cells_of_rows(study, rows, overrides, unset, omitted=_not_selecting)
-    return [Trial(row.row, settings, cell) for (_, row, settings), cell in zip(combined, made, strict=True)]
+    for keys, row in study.placed_rows():
+        tried = study.tried(row)
+        owners: dict[str, Keys] = {**dict.fromkeys(study.tune, (STUDY,)), **dict.fromkeys(row.tune, keys)}
+        places = {f"--set {path}": (*owner, "tune", path) for path, owner in owners.items()}
+        for values in itertools.product(*tried.values()) if tried else ():
+            settings = tuple(map(Override.of, tried, values))
+            named.append((row.row, settings))
+            rows.append(PlacedRow(_changed(row, settings, f"{row.row} · {settings_text(settings)}"), keys, places))
+    made = cells(study, overrides, unset, rows, _not_selecting)
+    return [Trial(row, settings, cell) for (row, settings), cell in zip(named, made, strict=True)]
 
 
 def settings_text(settings: Sequence[Override]) -> str:
@@ -94,11 +81,8 @@ def _not_selecting(recipe: Recipe) -> list[str]:
 def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[Result]]) -> list[Choice]:
     """Return the choice of every tuned row: its trial with the best mean dev score, the first of equal ones.
 
-    Args:
-        study: Study with tuned rows.
-        tried: All its trials.
-        results: Hash of a cell's settings → finished runs. Other seeds than those of the trials do not count, nor older
-            runs of the same seed, for example with other code, nor runs with other dev data than the newest of the row.
+    `results` maps a cell's hash to finished runs. Runs do not count with other seeds than those of the trials, nor if
+    they are older than another one of the same seed, or have other dev data than the newest of the row.
     """
     choices = []
     for row in (row.row for _, row in study.placed_rows() if row.tune):
@@ -108,11 +92,8 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
         same = [(trial, [run for run in each if _dev_data(run) == _dev_data(newest)]) for trial, each in runs]
         scored = [(trial, _score(each, study.tune_seeds)) for trial, each in same]
         scores = [(score, trial.settings) for trial, score in scored if score is not None]
-        choice = Choice(row, trials=len(own), finished=len(scores))
-        if scores:
-            score, settings = max(scores, key=itemgetter(0))
-            choice = Choice(row, settings, score, len(scores), len(own))
-        choices.append(choice)
+        score, settings = max(scores, key=itemgetter(0), default=(None, ()))
+        choices.append(Choice(row, settings, score, len(scores), len(own)))
     return choices
 
 
@@ -122,13 +103,12 @@ def _dev_data(run: Result | None) -> tuple[str, ...]:
 
 def _score(runs: Sequence[Result], seeds: Sequence[int]) -> float | None:
     """Return the mean dev score of the newest run of each seed, or None if a seed has none."""
-    newest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
-    found = []
-    for run in (newest[seed] for seed in seeds if seed in newest):
+    found = {}
+    for run in sorted(runs, key=lambda run: run.finished):
         evaluator, _, metric = (run.metric_for_best_model or "").partition(".")
-        if (score := run.scores.get(evaluator, {}).get(metric)) is not None:
-            found.append(score)
-    return fmean(found) if len(found) == len(seeds) else None
+        found[run.seed] = run.scores.get(evaluator, {}).get(metric)
+    known = [score for seed in seeds if (score := found.get(seed)) is not None]
+    return fmean(known) if len(known) == len(seeds) else None
 
 
 def tuned(study: Study, choices: Sequence[Choice], *, undecided: bool = False) -> Study:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cse_cli.recipe.keys import Keys, dotted
@@ -12,10 +10,10 @@ from cse_cli.recipe.parse import check_parameters, parse_recipe
 from cse_cli.recipe.problems import Problems, nearest
 from cse_cli.recipe.schema import (
     TRAIN_PARTS,
+    LossPart,
     PlacedPart,
     Recipe,
     Train,
-    entry_of,
     name_of_part,
     parameters_of,
     shared_keys,
@@ -23,7 +21,7 @@ from cse_cli.recipe.schema import (
 from cse_cli.recipe.sources import Origins
 from registry import GENERATORS, LOSSES, papers
 from registry.errors import CseError, UnknownNameError
-from registry.machinery.core import Entry, Registry
+from registry.machinery.core import Entry
 from registry.machinery.parameters import Parameters
 from registry.resources import catalog
 from registry.resources.hub_sets import HubSet
@@ -38,18 +36,13 @@ _MAY_SELECT = ("dev", "val", "train")
 
 
 def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
-    """Return the recipe that merged tables describe. Only signatures of components are read, nothing is built.
-
-    Raises:
-        RecipeError: If the recipe is invalid, with every problem.
-    """
+    """Return the recipe that merged tables describe. Only signatures of components are read, nothing is built."""
     problems = Problems(origins.where, origins.is_inherited)
     recipe = parse_recipe(tables, origins, problems)
     train = tables.get("train")
     if isinstance(train, Mapping) and train.keys() >= {"steps", "epochs"}:  # in one file: a later one removes the other
         steps = origins.where(("train", "steps"), at_key=True)
-        message = f"cannot be combined with train.steps ({steps}). Remove one of them"
-        problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
+        problems.conflict(("train", "epochs"), f"cannot be combined with train.steps ({steps}). Remove one of them")
     _check_values(recipe, problems)
     wiring = recipe.wiring()
     _Rules(wiring, problems).check()
@@ -91,13 +84,12 @@ def _check_values(recipe: Recipe, problems: Problems) -> None:
                 placed.entry.cls.check_settings(dict(placed.part.params))
         except CseError as error:
             action = error.next_action or ""
-            message = f"{error.message}. {action[:1].upper()}{action[1:]}"
-            problems.add("recipe.conflict", placed.keys, message, at_key=True)
+            problems.conflict(placed.keys, f"{error.message}. {action[:1].upper()}{action[1:]}")
     trained = {view.encoder for view in recipe.views.values()} if recipe.train.steps != 0 else set()
     for name in trained & recipe.encoders.keys():
         if recipe.encoders[name].params.get("template_joined"):
             message = "is only for evaluation, but a view trains this encoder. Remove it, or set train.steps = 0"
-            problems.add("recipe.conflict", ("encoders", name, "template_joined"), message, at_key=True)
+            problems.conflict(("encoders", name, "template_joined"), message)
 
 
 def _check_tune_paths(recipe: Recipe, problems: Problems) -> None:
@@ -119,8 +111,7 @@ def _check_tune_paths(recipe: Recipe, problems: Problems) -> None:
             message = f"should be greater than low, {tuned.low:g}, not {tuned.high:g}"
             problems.add("recipe.invalid_value", ("tune", name, "high"), message)
         if tuned.choices is not None and (tuned.low is not None or tuned.high is not None):
-            message = "give either choices or low and high, not both"
-            problems.add("recipe.conflict", ("tune", name, "choices"), message, at_key=True)
+            problems.conflict(("tune", name, "choices"), "give either choices or low and high, not both")
         if tuned.log and tuned.low is not None and tuned.low <= 0:
             message = f"should be greater than 0 on a logarithmic scale, not {tuned.low:g}"
             problems.add("recipe.invalid_value", ("tune", name, "low"), message)
@@ -131,27 +122,15 @@ def _view_inputs(entry: Entry[Any]) -> list[Input]:
     return [i for i in entry.inputs if i.is_view]
 
 
-@dataclass(frozen=True)
 class _Rules:
     """Rules between the sections of a recipe."""
 
-    recipe: Recipe
-    problems: Problems
-
-    @cached_property
-    def entries(self) -> dict[Keys, Entry[Any]]:
-        """Path → component of every part whose name is registered."""
-        return {placed.keys: placed.entry for placed in self.recipe.parts() if placed.part.name in placed.registry}
-
-    @cached_property
-    def all_known(self) -> bool:
+    def __init__(self, recipe: Recipe, problems: Problems) -> None:
+        self.recipe, self.problems, placed = recipe, problems, list(recipe.parts())
+        self.entries = {one.keys: one.entry for one in placed if one.part.name in one.registry}
+        self.losses = {str(keys[1]): entry for keys, entry in self.entries.items() if keys[0] == "losses"}
+        self.all_known = len(self.entries) == len(placed)
         """Whether every component is registered, so that the uses of views and of the queue are known."""
-        return len(self.entries) == len(list(self.recipe.parts()))
-
-    @cached_property
-    def losses(self) -> dict[str, Entry[Any]]:
-        """Name → component of every loss that is registered."""
-        return {str(keys[1]): entry for keys, entry in self.entries.items() if keys[0] == "losses"}
 
     def check(self) -> None:
         used = self.views_of_losses() | self.referenced("view")
@@ -164,8 +143,6 @@ class _Rules:
         self.templates()
         self.order_of_references()
         self.train()
-        self.patience()
-        self.weight_schedules()
         self.wrapped_losses()
         self.optimizer(self.recipe.train)
         self.queue()
@@ -189,16 +166,14 @@ class _Rules:
                     message = f"input '{given}' of loss '{loss.name}' comes from {source}. Remove it"
                     self.problems.add("recipe.input_of_queue", keys, message, at_key=True)
             for i in _view_inputs(self.losses[name]):
-                used |= self.views_of_input(name, i)
+                used |= {*loss.views_of(i.name)}
+                self.views_of_input(name, loss, i)
         return used
 
-    def views_of_input(self, name: str, i: Input) -> set[str]:
-        loss = self.recipe.losses[name]
-        views = loss.views_of(i.name)
-        keys: Keys = ("losses", name, "views", i.name)
+    def views_of_input(self, name: str, loss: LossPart, i: Input) -> None:
+        views, keys = loss.views_of(i.name), ("losses", name, "views", i.name)
         if not i.several and len(views) != 1:
-            message = f"input '{i.name}' takes one view, not an array"
-            self.problems.add("recipe.invalid_value", keys, message)
+            self.problems.add("recipe.invalid_value", keys, f"input '{i.name}' takes one view, not an array")
         for view in views:
             if i.name in loss.views:
                 self.problems.known("view", view, self.recipe.views, keys)
@@ -206,7 +181,6 @@ class _Rules:
                 hint = f'Add [views.{view}], or set views = {{ {i.name} = "…" }}'
                 message = f"loss '{loss.name}' requires a view for its input '{i.name}'. {hint}"
                 self.problems.add("recipe.missing_view", keys[:2], message, at_key=True)
-        return set(views)
 
     def references(self) -> Iterator[tuple[str, str, Keys]]:
         """Yield kind and name of each encoder and view that a parameter of a component names, and its path."""
@@ -233,7 +207,6 @@ class _Rules:
                 self.problems.add("recipe.wrong_order", keys, message)
 
     def heads(self) -> None:
-        """Report heads of encoders that do not override `attach`."""
         from registry.types import Encoder
 
         for name, encoder in self.recipe.encoders.items():
@@ -269,21 +242,13 @@ class _Rules:
         for name, view in self.recipe.views.items():
             if view.dropout is not None and self.recipe.train.mini_batch_size is not None:
                 message = "cannot be combined with train.mini_batch_size. Remove one of them"
-                self.problems.add("recipe.conflict", ("views", name, "dropout"), message, at_key=True)
-
-    def patience(self) -> None:
-        """Report a patience that no score can end."""
-        if self.recipe.train.patience is None:
-            return
-        message = ""
-        if self.recipe.evaluate.metric_for_best_model is None:
+                self.problems.conflict(("views", name, "dropout"), message)
+        if self.recipe.train.patience is not None and self.recipe.evaluate.metric_for_best_model is None:
             message = 'requires evaluate.metric_for_best_model. Set it to a dev score, such as "dev.spearman"'
-        elif self.recipe.train.evaluate_every == 0:
+            self.problems.conflict(("train", "patience"), message)
+        elif self.recipe.train.patience is not None and self.recipe.train.evaluate_every == 0:
             message = "requires evaluations during training. Set train.evaluate_every to a number of steps above 0"
-        if message:
-            self.problems.add("recipe.conflict", ("train", "patience"), message, at_key=True)
-
-    def weight_schedules(self) -> None:
+            self.problems.conflict(("train", "patience"), message)
         for name, loss in self.recipe.losses.items():
             schedule = loss.weight_schedule
             if schedule is not None and schedule.shape == "exponential" and loss.weight * schedule.end <= 0:
@@ -297,14 +262,11 @@ class _Rules:
                 continue
             wrapper, wrapped = str(keys[1]), self.recipe.losses[name]
             if wrapped.weight != 1 or wrapped.weight_schedule is not None:
-                message = (
-                    f"has no effect, because '{wrapper}' computes this loss. Set the weight of '{wrapper}' instead"
-                )
                 key = "weight" if wrapped.weight != 1 else "weight_schedule"
-                self.problems.add("recipe.conflict", ("losses", name, key), message, at_key=True)
+                message = f"has no effect, because '{wrapper}' computes this loss. Set the weight of '{wrapper}'"
+                self.problems.conflict(("losses", name, key), f"{message} instead")
             if not self.recipe.losses[wrapper].queue:
-                message = f"has no effect. Set the key of '{name}' instead"
-                self.problems.add("recipe.conflict", ("losses", wrapper, "queue"), message, at_key=True)
+                self.problems.conflict(("losses", wrapper, "queue"), f"has no effect. Set the key of '{name}' instead")
             entry = self.losses.get(self.recipe.innermost(name))
             if entry and any(one.kind == "encoder" for one in entry.references):
                 message = f"loss '{entry.name}' uses an encoder, which has only one width and one last layer"
@@ -323,36 +285,24 @@ class _Rules:
             self.problems.add("recipe.conflict", ("train", key), message)
         elif list(milestones) != sorted(set(milestones)):
             self.problems.add("recipe.invalid_value", ("train", "milestones"), "should be ascending")
-        for key, registry in TRAIN_PARTS.items():
-            name = name_of_part(train, key)
+        for part, registry in TRAIN_PARTS.items():
+            name = name_of_part(train, part)
             if name not in registry:
                 message = f"unknown {registry.singular} '{name}'.{nearest(name, registry.names())}"
-                self.problems.add("recipe.unknown_component", ("train", key), message)
-            else:
-                self.keys_without_effect(key, registry)
-                self.settings(key, registry[name])
-
-    def keys_without_effect(self, part: str, registry: Registry[Any]) -> None:
-        """Report keys of [train] that are parameters of another optimizer or schedule."""
-        train = self.recipe.train
-        own, owners = shared_keys(entry_of(train, part)), dict[str, list[str]]()
-        for entry in registry:
-            for key in shared_keys(entry):
-                owners.setdefault(key, []).append(entry.name)
-        for key, names in owners.items():
-            optional = Train.model_fields[key].default is None
-            if optional and getattr(train, key) is not None and key not in own:
-                name = name_of_part(train, part)
-                message = f"has no effect on {part} '{name}', only on {', '.join(names)}. Remove it"
-                self.problems.add("recipe.conflict", ("train", key), message, at_key=True)
-
-    def settings(self, part: str, entry: Entry[Any]) -> None:
-        """Report settings of the optimizer or schedule that are not valid, or that are keys of [train]."""
-        train, keys = self.recipe.train, ("train", f"{part}_settings")
-        given = getattr(train, keys[1]) or {}
-        for key in given.keys() & Train.model_fields.keys():
-            self.problems.add("recipe.conflict", (*keys, key), f"set train.{key} instead", at_key=True)
-        check_parameters(f"{part} '{entry.name}'", entry, parameters_of(train, part), keys, self.problems)
+                self.problems.add("recipe.unknown_component", ("train", part), message)
+                continue
+            own, owners = registry[name], dict[str, list[str]]()
+            for entry in registry:
+                for key in shared_keys(entry):
+                    owners.setdefault(key, []).append(entry.name)
+            for key in owners.keys() - {*shared_keys(own)}:  # parameters of another optimizer or schedule
+                if Train.model_fields[key].default is None and getattr(train, key) is not None:
+                    message = f"has no effect on {part} '{name}', only on {', '.join(owners[key])}. Remove it"
+                    self.problems.conflict(("train", key), message)
+            keys = ("train", f"{part}_settings")
+            for key in (getattr(train, keys[1]) or {}).keys() & Train.model_fields.keys():
+                self.problems.conflict((*keys, key), f"set train.{key} instead")
+            check_parameters(f"{part} '{name}'", own, parameters_of(train, part), keys, self.problems)
 
     def queue(self) -> None:
         if self.recipe.queue is None or not self.all_known:
@@ -419,37 +369,30 @@ class _Rules:
             self.problems.known("row", paper.row, tables[paper.table].rows, ("paper", "row"), owner=owner)
 
 
-# Data sets, splits and columns.
-
-
 def _check_data(recipe: Recipe, written: Mapping[Keys, set[str]], problems: Problems) -> None:
     """Report data sets, splits and columns that the catalog does not contain."""
-    _check_section(recipe, written[("data",)], problems)
+    data = recipe.data
+    if data.dataset and data.file:
+        _report_both(("data",), problems)
+    elif not {"dataset", "file"} & written["data",] and recipe.losses:
+        problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
+    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
+        message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
+        problems.conflict(("data", "column"), message)
     _check_made(recipe, problems)
     listed = ("data", "dataset") in written
-    for number, name in enumerate(recipe.data.dataset):
+    for number, name in enumerate(data.dataset):
         keys: Keys = ("data", "dataset", number) if listed else ("data", "dataset")
         if name.startswith("hf:"):
             try:
                 HubSet.parse(name)
             except CseError as error:
                 problems.add("recipe.unknown_dataset", keys, f"{error.message}: {error.next_action}")
-        elif _check_split(name, recipe.data.split, keys, ("data", "split"), problems):
+        elif _check_split(name, data.split, keys, ("data", "split"), problems):
             _check_columns(recipe, name, problems)
     for placed in recipe.parts():
         if placed.part.name in placed.registry:
             _check_part(placed, written.get(placed.keys, set()), problems)
-
-
-def _check_section(recipe: Recipe, written: set[str], problems: Problems) -> None:
-    data = recipe.data
-    if data.dataset and data.file:
-        _report_both(("data",), problems)
-    elif not {"dataset", "file"} & written and recipe.losses:
-        problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
-    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
-        message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
-        problems.add("recipe.conflict", ("data", "column"), message, at_key=True)
 
 
 def _check_made(recipe: Recipe, problems: Problems) -> None:
@@ -496,13 +439,11 @@ def _check_part(placed: PlacedPart, written: set[str], problems: Problems) -> No
 
 
 def _report_both(keys: Keys, problems: Problems) -> None:
-    given = problems.where((*keys, "file"), at_key=True).startswith("--")
     dataset = dotted((*keys, "dataset"))
-    how = (
-        f"add --unset {dataset}" if given else f"delete 'dataset', or if it is inherited, add remove = [\"{dataset}\"]"
-    )
-    message = f"give either 'dataset' or 'file', not both. For the file, {how}"
-    problems.add("recipe.conflict", (*keys, "file"), message, at_key=True)
+    how = f"delete 'dataset', or if it is inherited, add remove = [\"{dataset}\"]"
+    if problems.where((*keys, "file"), at_key=True).startswith("--"):
+        how = f"add --unset {dataset}"
+    problems.conflict((*keys, "file"), f"give either 'dataset' or 'file', not both. For the file, {how}")
 
 
 def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
@@ -524,7 +465,7 @@ def _check_columns(recipe: Recipe, name: str, problems: Problems) -> None:
     made = recipe.data.columns
     for own in made.keys() & {*columns}:
         message = f"dataset '{name}' has a column '{own}'. Give the made column another name"
-        problems.add("recipe.conflict", ("data", "columns", own), message, at_key=True)
+        problems.conflict(("data", "columns", own), message)
     for keys, column in _columns_read(recipe):
         if column not in columns and column not in made:
             more = " [data.columns.translation] makes one (`cse show translate`)" if column == "translation" else ""

@@ -37,12 +37,8 @@ from registry.vocabulary import HubVocabulary
 class Experiment:
     """Recipe with all components built.
 
-    Args:
-        recipe: The recipe without the values that the components have (`Recipe.wiring`).
-        method: The formula. The seed decides its initial weights.
-        specs: View name → instructions to make its tokens from the data.
-        evaluators: Name → evaluator.
-        trained: Encoder that an earlier run has trained and this one scores again. None if this run trains.
+    `recipe` lacks the values that the components have (`Recipe.wiring`). The seed decides the initial weights of
+    `method`. `trained` is the encoder of an earlier run that this one scores again, or None if this run trains.
     """
 
     recipe: Recipe
@@ -72,14 +68,7 @@ class Experiment:
 class Prepared:
     """Experiment on a device, with everything read.
 
-    Args:
-        compute: Device and precision.
-        experiment: The built recipe.
-        seed: Seed of initialization, dropout and order.
-        text: Training text, or None for a recipe without training.
-        batches: Training batches, or None for a recipe without training.
-        steps: Number of training steps.
-        making: Devices and callbacks for columns that do not exist.
+    A recipe without training has no text and no batches.
     """
 
     compute: Compute
@@ -105,9 +94,6 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
     """Build and read everything that a run needs. Warnings and progress go to the record.
 
     `trained_by` is the ID of the finished run whose model this run scores again.
-
-    Raises:
-        CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
     """
     configured()
     limit_torch_threads()
@@ -166,11 +152,7 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
 
 
 def resolve(recipe: Recipe, seed: int) -> Experiment:
-    """Build all components of a recipe. Newly initialized weights depend only on the seed.
-
-    Raises:
-        CseError: If a model is missing, or two components do not fit.
-    """
+    """Build all components of a recipe. Newly initialized weights depend only on the seed."""
     torch.manual_seed(seed)
     wiring = recipe.wiring()
     encoders: dict[str, Encoder] = {}

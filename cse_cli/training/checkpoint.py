@@ -37,13 +37,7 @@ PREVIOUS = "checkpoint-previous.pt"
 def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> None:
     """Save `content` atomically: after a crash, the file is either the old one or the new one.
 
-    Args:
-        path: Path of the file.
-        content: Tensors, numbers, strings, and lists and dictionaries of them.
-        keep: New path of the old file. A file with this path is deleted first, so that at most two files exist.
-
-    Raises:
-        OSError: If the file cannot be written. The partial file is deleted.
+    The old file moves to `keep`. A file there is deleted first, so that at most two files exist.
     """
     if keep is not None:
         keep.unlink(missing_ok=True)
@@ -78,9 +72,9 @@ def _refusal(file: Path, reported: str) -> OSError | None:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_of_writer else None
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Return the content of a file, with tensors on the CPU. Check the file with `damage` first."""
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+def load(path: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """Return the content of a file that `damage` has checked, with tensors on the CPU, or only `mapped`."""
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     return content
 
 
@@ -93,18 +87,12 @@ def damage(path: Path) -> str | None:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
         if wrong is None:  # torch reads fields that zipfile ignores
-            _mapped(path)
+            load(path, mapped=True)
     except FileNotFoundError:
         return "is missing"
     except Exception as error:  # BadZipFile, zlib.error, RuntimeError, NotImplementedError …
         return f"is damaged: {error}"
     return None if wrong is None else f"is damaged: the checksum of {wrong} is wrong"
-
-
-def _mapped(path: Path) -> dict[str, Any]:
-    """Return the content of a file without reading its tensors."""
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    return content
 
 
 def saved(folder: Path) -> list[Path]:
@@ -113,16 +101,7 @@ def saved(folder: Path) -> list[Path]:
 
 
 def choose(folder: Path, method: Method, warn: Callable[[str], None]) -> Path:
-    """Return the last checkpoint. If it cannot be used, replace it by the previous one and return that.
-
-    Args:
-        folder: Directory of the run.
-        method: Method that the checkpoint must belong to.
-        warn: Receives the fault of the last checkpoint.
-
-    Raises:
-        CseError: If no checkpoint can be used.
-    """
+    """Return the last checkpoint. If it cannot be used, replace it by the previous one and return that."""
     faults: list[str] = []
     for path in saved(folder):
         fault = _fault(path, method)
@@ -144,8 +123,8 @@ def _fault(path: Path, method: Method) -> str | None:
     if (fault := damage(path)) is not None:
         return fault
     try:
-        content = _mapped(path)
-        weights, run, best = content["method"], content.get("run", path.parent.name), content["selection"]["step"]
+        content = load(path, mapped=True)
+        weights, run, best = content["method"], content["run"], content["selection"]["step"]
     except Exception as error:  # a file of another program
         return f"is not a checkpoint of a run: {error}"
     if run != path.parent.name:
@@ -217,12 +196,8 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 class Selection:
     """Best state so far.
 
-    Args:
-        folder: Directory of the states. Each step has its own file, so a checkpoint never refers to a later state.
-        step: Step of the best state, or None before the first score.
-        score: Score of the best state.
-        curve: Step → score of the metric that selects.
-        before: Step of the best state at the last checkpoint. The previous checkpoint needs it.
+    Each step has its own file in `folder`, so a checkpoint never refers to a later state. `before` is the step of the
+    best state at the last checkpoint, which the previous checkpoint needs.
     """
 
     folder: Path
@@ -250,23 +225,20 @@ class Selection:
         return True
 
     def restore(self, encoder: Encoder) -> None:
-        """Load the best state into `encoder`, if one exists.
+        """Load the best state into `encoder`, if one exists."""
+        if (file := self.file) is None:
+            return
 
-        Raises:
-            CseError: If its file is missing or damaged.
-        """
-        if self.file is not None:
-            encoder.load_state_dict(run_on_rank0(self._read))
+        def read() -> dict[str, Any]:
+            if (fault := damage(file)) is not None:
+                raise CseError(
+                    f"the best state {file} {fault}",
+                    f"resume from the last checkpoint that does not need it: cse run --resume {self.folder.name[:8]}",
+                    code="training.damaged_state",
+                )
+            return load(file)
 
-    def _read(self) -> dict[str, Any]:
-        assert self.file is not None
-        if (fault := damage(self.file)) is not None:
-            raise CseError(
-                f"the best state {self.file} {fault}",
-                f"resume from the last checkpoint that does not need it: cse run --resume {self.folder.name[:8]}",
-                code="training.damaged_state",
-            )
-        return load(self.file)
+        encoder.load_state_dict(run_on_rank0(read))
 
     def delete_others(self) -> None:
         """Delete the states that neither of the two checkpoints needs."""
@@ -281,11 +253,7 @@ class Selection:
 
 
 def check_replicas_equal(method: Method, step: int) -> None:
-    """Check that weights, momentum copies and the queue are bit-identical on every process.
-
-    Raises:
-        RunFailedError: If they differ. The message names the process and the first tensor.
-    """
+    """Check that weights, momentum copies and the queue are bit-identical on every process."""
     if world_size() == 1:
         return
     # Only the buffers of the queue: running statistics may differ between processes.

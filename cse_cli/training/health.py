@@ -25,11 +25,7 @@ def mean_cosine(vectors: Tensor) -> float:
 
 
 def agreement(views: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the mean cosine of each later view to the first view of the same sentences.
-
-    Args:
-        views: Name → (N, D) sentence embeddings.
-    """
+    """Return the mean cosine of each later view to the first view of the same sentences."""
     first, *others = views.items()
     return {
         f"health/cosine_to_{first[0]}.{name}": float(
@@ -58,62 +54,36 @@ def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float
     the number of batches in a full queue. Returns None without a queue, or if the decay η is 1.
 
     Source: MoCoSE (2022, eq. 4), with η the decay at the start of training.
-
-    Args:
-        encoder: Encoder of the queue's view.
-        queue: Queue with at most K entries.
-        batch_size: Batch size N.
     """
     if queue.length is None or not math.isfinite(encoder.memory):
         return None
     return encoder.memory + queue.length / batch_size
 
 
-def describe_views(views: Mapping[str, Tensor]) -> str:
-    """Return one line per view: share of finite values, norm and range of its (N, D) embeddings."""
-    lines = []
-    for name, view in views.items():
-        vectors = view.detach().float()
-        finite = float(torch.isfinite(vectors).float().mean())
-        lines.append(
-            f"  view {name}: {finite:.0%} finite, norm mean {vectors.norm(dim=-1).mean():.4g}, "
-            f"values {vectors.min():.4g} … {vectors.max():.4g}"
-        )
-    return "\n".join(lines)
+def describe_view(name: str, view: Tensor) -> str:
+    """Return share of finite values, norm and range of the (N, D) embeddings of a view, on one line."""
+    vectors = view.detach().float()
+    finite, norm = vectors.isfinite().float().mean().item(), vectors.norm(dim=-1).mean()
+    return f"  view {name}: {finite:.0%} finite, norm mean {norm:.4g}, values {vectors.min():.4g} … {vectors.max():.4g}"
 
 
-def loss_not_finite(
-    total: float, at: int, losses: Mapping[str, float], before: Mapping[str, float], more: Iterable[str] = ()
-) -> RunFailedError:
-    """Return the error for an objective that is not finite, with its unweighted losses and those of the step before.
-
-    Args:
-        total: Objective.
-        at: Step, counted from 1.
-        losses: Label → value.
-        before: Label → value at the step before. Empty at the first step.
-        more: Further lines. Empty ones are left out.
-    """
+def loss_not_finite(total: float, at: int, losses: Mapping[str, float], more: Iterable[str] = ()) -> RunFailedError:
+    """Return the error for an objective that is not finite at a step, counted from 1, with its unweighted losses."""
     wrong = [f"'{label}'" for label, value in losses.items() if not math.isfinite(value)]
     cause = f"caused by {' and '.join(wrong)}" if wrong else "each loss is finite, but their weighted sum is not"
-    lines = [f"the loss is {total} at step {at}: {cause}"]
-    for label, value in losses.items():
-        earlier = f", {before[label]:.4g} at step {at - 1}" if label in before else ""
-        lines.append(f"  loss {label}: {value:.4g}{earlier}")
+    values = (f"  loss {label}: {value:.4g}" for label, value in losses.items())
+    message = "\n".join([f"the loss is {total} at step {at}: {cause}", *values, *more])
     action = "lower train.learning_rate, raise the temperature, or use precision = 'fp32'"
     if at == 1:  # no weight has changed yet
         action = f"check {' and '.join(wrong) or 'the weights'} in the recipe, or use precision = 'fp32'"
-    return RunFailedError("\n".join([*lines, *filter(None, more)]), action, code="training.loss_not_finite")
+    return RunFailedError(message, action, code="training.loss_not_finite")
 
 
 @dataclass
 class CollapseAlarm:
     """Alarm that reports once that nearly all embeddings are equal.
 
-    Args:
-        cosine_limit: Mean cosine above which a check fails. An effective rank below 2 fails, too.
-        strikes: Number of failed checks in a row.
-        raised: Whether the alarm was reported.
+    A check fails above this mean cosine, or if the effective rank is below 2.
     """
 
     cosine_limit: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,13 +23,7 @@ from registry.types import Augmenter, Batch, Component, Encoder, Loss, Negatives
 
 @dataclass(frozen=True)
 class BoundView:
-    """View with built augmenters.
-
-    Args:
-        encoder: Name of its encoder.
-        augmenters: Augmenters in the order of application.
-        dropout: Dropout rate of the encoder for this view, or None for the rates of the encoder.
-    """
+    """View with built augmenters."""
 
     encoder: str
     augmenters: Sequence[Augmenter]
@@ -40,13 +34,8 @@ class BoundView:
 class Term:
     """One weighted loss.
 
-    Args:
-        entry: Registration of the loss, with the inputs that its `forward` declares.
-        weight: Factor in the objective.
-        views: Input of `forward` → name of the view, or names of several. Optional inputs may be missing.
-        queue: Whether the loss receives the negatives of the queue.
-        schedule: Schedule of the factor, or None for a constant one.
-        column: Column of the data with its labels, or None.
+    `views` maps an input of `forward` to the name of its view, or the names of several. Optional inputs may be missing.
+    `column` of the data has the labels of the loss.
     """
 
     entry: Entry[Loss]
@@ -63,11 +52,7 @@ class Term:
 
 
 def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
-    """Check the value of a loss: a floating-point scalar, which at the first step has a gradient.
-
-    Raises:
-        PartError: If it is something else. The message names the loss and the place of its `forward`.
-    """
+    """Check the value of a loss: a floating-point scalar, which at the first step has a gradient."""
     if not isinstance(value, Tensor):
         wrong, action = f"{type(value).__name__}, not a tensor", "return a scalar tensor"
     elif value.dim():
@@ -86,12 +71,7 @@ def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
 class Method(nn.Module):
     """Encoders, views, a queue and weighted losses.
 
-    Args:
-        encoders: Name → encoder.
-        views: Name → view, in recipe order.
-        queue: Queue, or None.
-        losses: Label → loss, including those that others wrap.
-        terms: Label → weight, views and schedule of each loss of the objective.
+    `losses` contains those that others wrap, too. `terms` has those of the objective.
     """
 
     def __init__(
@@ -257,55 +237,26 @@ def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[s
     return found
 
 
-@dataclass(frozen=True)
-class RandomState:
-    """State of the random generators of a forward pass.
-
-    Args:
-        shared: State of the step's generator.
-        cpu: State of torch's generator.
-        accelerators: State of the generator of each accelerator.
-    """
-
-    shared: Tensor
-    cpu: Tensor
-    accelerators: list[Tensor]
-
-    @staticmethod
-    def now(generator: torch.Generator) -> RandomState:
-        """Return the current state."""
-        return RandomState(generator.get_state(), torch.get_rng_state(), random_states())
-
-    def restore(self, generator: torch.Generator) -> None:
-        """Restore the generators to this state."""
-        generator.set_state(self.shared)
-        torch.set_rng_state(self.cpu)
-        set_random_states(self.accelerators)
-
-
+@dataclass(eq=False)
 class StepState:
     """One step of one method on one batch. The forward pass fills it.
 
-    Args:
-        method: The formula being computed.
-        batch: View name → tokens, on the method's device.
-        index: Steps done before this one.
-        total: Steps of the whole training.
-        generator: Random stream for augmenters and queues, equal on every device.
+    The random stream of augmenters and queues, `generator`, is equal on every device.
     """
 
-    def __init__(self, method: Method, batch: Batch, index: int, total: int, generator: torch.Generator) -> None:
-        self.method = method
-        self.batch = batch
-        self.index = index
-        self.total = total
-        self.generator = generator
-        self.embedded: dict[str, Embedded] = {}
-        self.views: dict[str, Encoded] = {}
-        self.unperturbed: dict[str, Tensor] = {}
-        self._began = RandomState.now(generator)
-        self._gradients: dict[str, Tensor] | None = None
-        self._sentences: dict[str, Tensor] = {}
+    method: Method
+    batch: Batch
+    index: int
+    total: int
+    generator: torch.Generator
+    embedded: dict[str, Embedded] = field(default_factory=dict, init=False)
+    views: dict[str, Encoded] = field(default_factory=dict, init=False)
+    unperturbed: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _gradients: dict[str, Tensor] | None = field(default=None, init=False)
+    _sentences: dict[str, Tensor] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._began = _randomness(self.generator)
 
     def sentences(self, view: str) -> Tensor:
         """Return (N, D): the view's sentence embeddings from every device, detached."""
@@ -331,19 +282,30 @@ class StepState:
         return self._gradients[view]
 
     def _probe(self) -> dict[str, Tensor]:
-        now = RandomState.now(self.generator)
+        now = _randomness(self.generator)
         with torch.enable_grad():
             # From the start of the step: an earlier augmenter may have sampled, and must sample the same values again.
-            self._began.restore(self.generator)
+            _restore(self.generator, *self._began)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
             loss = self.method.objective(self.method(probe), probe)
             names = list(probe.unperturbed)
             found = torch.autograd.grad(loss, [probe.unperturbed[name] for name in names], allow_unused=True)
-        now.restore(self.generator)
+        _restore(self.generator, *now)
         return {
             name: torch.zeros_like(probe.unperturbed[name]) if gradient is None else gradient.detach() / world_size()
             for name, gradient in zip(names, found, strict=True)
         }
+
+
+def _randomness(generator: torch.Generator) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the states of the random generators of a forward pass: the step's, torch's and the accelerators'."""
+    return generator.get_state(), torch.get_rng_state(), random_states()
+
+
+def _restore(generator: torch.Generator, shared: Tensor, cpu: Tensor, accelerators: list[Tensor]) -> None:
+    generator.set_state(shared)
+    torch.set_rng_state(cpu)
+    set_random_states(accelerators)
 
 
 class ProbeState(StepState):

@@ -32,12 +32,7 @@ def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
 
 
 class LearningRate:
-    """Learning rate of each step: linear warm-up, then the schedule.
-
-    Args:
-        settings: Peak, warm-up and schedule.
-        total: Number of steps of the training.
-    """
+    """Learning rate of each step: linear warm-up, then the schedule."""
 
     def __init__(self, settings: Train, total: int) -> None:
         self.peak, self.warmup, self.total = settings.learning_rate, settings.warmup_steps, total
@@ -66,10 +61,6 @@ class Compiled:
     The first step runs without compilation and counts the passes. If a step is a single pass, its kernels become one
     CUDA graph. Several passes (a momentum encoder, a probe for an adversarial step, gradient caching) are compiled
     without graphs, because a graph overwrites its outputs in the next pass.
-
-    Args:
-        blocks: Blocks, not yet active.
-        graphs: Whether CUDA graphs are possible.
     """
 
     def __init__(self, blocks: Sequence[CompiledBlocks], *, graphs: bool) -> None:
@@ -91,16 +82,9 @@ class Compiled:
 def compile_blocks(
     method: nn.Module, settings: Train, compute: Compute, shape: tuple[int, int], warn: Callable[[str], None]
 ) -> Compiled | None:
-    """Return the compiled blocks of a training, or None.
+    """Return the compiled blocks of a training of `shape`: number of steps, tokens per sentence. None: no compilation.
 
     "auto" compiles long trainings on a GPU. On a CPU the blocks skip padding, which saves more than fused kernels.
-
-    Args:
-        method: Method whose encoders are compiled.
-        settings: Settings with `compile`: "on", "off" or "auto".
-        compute: Device and precision.
-        shape: Number of steps, and maximum number of tokens per sentence.
-        warn: Receives the reason if compilation is not possible.
     """
     steps, length = shape
     on_gpu = compute.device.type == "cuda"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,25 @@ import torch
 
 from cse_cli.core.devices import choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, run_on_rank0
+from cse_cli.core.environment import environment
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
-from cse_cli.core.results import Result, Scores
+from cse_cli.core.results import SERIES_FOLDER, Result, Scores, Versions, write_series
 from cse_cli.core.threads import is_portable, torch_threads_restored
-from cse_cli.data.identity import identify
-from cse_cli.evaluation.evaluate import evaluate
+from cse_cli.data.identity import ENGINE, identify
+from cse_cli.evaluation.evaluate import evaluate, word_overlaps
 from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.events import Listener
-from cse_cli.runs.index import read_run
-from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, folder_of, read_about
+from cse_cli.runs.index import asked, read_run
+from cse_cli.runs.record import ENVIRONMENT, MODEL, RECIPE, RESULT, About, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Prepared, prepare
+from cse_cli.training.build import Experiment, Prepared, prepare
 from cse_cli.training.health import loss_not_finite
-from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
 from registry.distributed import rank, world_size
@@ -38,7 +39,7 @@ from registry.errors import CseError, DiskError, RunFailedError
 from registry.machinery import plugins
 from registry.paths import no_room
 from registry.resources import hub
-from registry.types import Encoder
+from registry.types import Encoder, Evaluator
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
@@ -53,19 +54,8 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
     """Do a claimed run, from the start or from its last checkpoint: build, train, score, record.
 
     If a process group is initialized, every process of it calls this with the same run: they train together, only the
-    first one writes, and all return its result.
-
-    Args:
-        run_id: ID of a run that this process, or the one that started it, has claimed.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        listener: Receiver of the events.
-
-    Raises:
-        BusyError: If another process, left by its driver, still executes the run.
-        CseError: If it cannot start, its experiment has changed, or it fails. The record then says FAILED.
-        DiskError: If the disk is full.
-        Pruned: If the search ended it. The record then says PRUNED.
-        StopRequested: If `cse runs stop` ended it. The record then says STOPPED.
+    first one writes, and all return its result. A run that ends otherwise raises an error, and its record has the
+    reason.
     """
     own: list[RunRecord] = []  # the record is open only in the first process
 
@@ -158,12 +148,7 @@ def experiment_changed(about: About, changed: Iterable[str]) -> CseError:
 
 @contextmanager
 def _explained(run_id: str) -> Iterator[None]:
-    """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run.
-
-    Raises:
-        RunFailedError: If memory is missing.
-        DiskError: If the disk is full.
-    """
+    """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run."""
     try:
         yield
     except Exception as error:
@@ -189,21 +174,116 @@ def _explained(run_id: str) -> Iterator[None]:
 
 @part_errors()
 def try_step(prepared: Prepared) -> dict[str, float]:
-    """Take the first step of a training, and return label → loss. Without training, return nothing.
-
-    Raises:
-        PartError: If a component that is not part of the package fails or returns something else than its hook says.
-        RunFailedError: If a loss is not finite.
-    """
+    """Take the first step of a training, and return label → loss. Without training, return nothing."""
     if prepared.batches is None:
         return {}
     one, compute = prepared.experiment, prepared.compute
     method = one.method.to(compute.device).train()
-    with closing(
-        TrainStep(method, prepared.batches, one.recipe.train, compute, prepared.seed, prepared.steps)
-    ) as stepper:
+    stepper = TrainStep(method, prepared.batches, one.recipe.train, compute, prepared.seed, prepared.steps)
+    with closing(stepper):
         taken = stepper.take(0)
     losses = {label: loss.item() for label, loss in taken.losses.items()}
     if not torch.isfinite(taken.loss):
-        raise loss_not_finite(taken.loss.item(), 1, losses, {})
+        raise loss_not_finite(taken.loss.item(), 1, losses)
     return losses
+
+
+AVERAGE = "eval/avg"
+"""Metric by which tables of runs are sorted: `Result.average`."""
+_DIGITS = 4
+"""Decimals of averages in the metrics, which are means of scores rounded to two."""
+
+
+def record_inputs(record: RunRecord, prepared: Prepared, source: str) -> None:
+    """Record the environment, and the digests of the data, before the first step. `source` is the recipe's file."""
+    recipe = prepared.experiment.recipe
+    facts = {**environment(Path(source)), "precision": prepared.compute.precision}
+    record.file(ENVIRONMENT, json.dumps(facts, indent=1))
+    if prepared.text is not None:
+        name, digest = recipe.data.named, prepared.text.fingerprint
+        record.event("dataset", name=Path(name).name, digest=digest, context="training", source=name)
+    for name, digest in _fingerprints(prepared.experiment).items():
+        record.event("dataset", name=name, digest=digest, context="evaluation", source=name)
+
+
+def record_outcome(record: RunRecord, prepared: Prepared, result: Result, name: str) -> None:
+    """Write the scores and the result of a run and, unless it is a trial, its model and score series.
+
+    `result.json` has every metric. The events have the metrics that tables show. `name` is the name of the run.
+    """
+    experiment, folder = prepared.experiment, record.path
+    record.metrics(final_metrics(result, experiment.evaluators), prepared.steps)
+    if not record.is_trial:
+        experiment.scored.export(folder / MODEL, experiment.recipe.evaluate.max_length)
+        step = prepared.steps if result.selected_step is None else result.selected_step
+        facts = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
+        record.event("model", name=MODEL, title=name, about=facts)
+        series = {name: evaluator.series() for name, evaluator in experiment.evaluators.items()}
+        write_series(series, folder / SERIES_FOLDER)
+        if (folder / SERIES_FOLDER).is_dir():
+            record.file(SERIES_FOLDER)
+    record.file(RESULT, result.to_json())
+
+
+def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
+    """Return the metrics of a result: averages, and the metrics of each evaluator that tables show."""
+    averages = {
+        AVERAGE: result.average(),
+        "eval/untrained_avg": result.average(untrained=True),
+        "eval/gain": result.gain,
+    }
+    scores = {
+        f"eval/{name}.{metric}": result.scores[name][metric]
+        for name, evaluator in evaluators.items()
+        for metric in evaluator.shown_metrics()
+        if metric in result.scores[name]
+    }
+    known = {name: round(value, _DIGITS) for name, value in averages.items() if value is not None}
+    return {**known, **scores}
+
+
+def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, about: About) -> Result:
+    """Return the result of a finished run."""
+    recipe = prepared.experiment.recipe
+    now = environment(Path(about.source))
+    rate = None
+    if trainer is not None and trainer.progress.step_seconds > 0:
+        rate = trainer.progress.step * recipe.train.batch_size / trainer.progress.step_seconds
+    fingerprints = _fingerprints(prepared.experiment)
+    assert about.identity is not None
+    if about.identity.text:
+        fingerprints["training"] = about.identity.text
+    return Result(
+        **asked(about),
+        title=recipe.title,
+        language=recipe.language,
+        model=recipe.model,
+        scores=scores,
+        untrained=trainer.progress.untrained if trainer else {},
+        word_overlap=word_overlaps(prepared.experiment.evaluators),
+        curve=trainer.selection.curve if trainer else {},
+        selected_step=trainer.selection.step if trainer else None,
+        metric_for_best_model=recipe.evaluate.metric_for_best_model,
+        steps=prepared.steps,
+        early_stop=trainer.early_stop if trainer else None,
+        last_state=trainer.last_state if trainer else None,
+        fingerprints=fingerprints,
+        scored_on={name: each.fingerprints() for name, each in prepared.experiment.evaluators.items()},
+        measures=trainer.measures if trainer else {},
+        versions=Versions(
+            cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"],
+            engine=ENGINE,
+        ),
+        device=prepared.compute.describe(),
+        processor=now["processor"],
+        precision=prepared.compute.precision,
+        seconds=trainer.progress.seconds if trainer else 0.0,
+        sentences_per_second=rate,
+        speed=trainer.stepper.watch.speed() if trainer else None,
+        finished=datetime.now(UTC),
+    )  # fmt: skip
+
+
+def _fingerprints(experiment: Experiment) -> dict[str, str]:
+    read = [evaluator.fingerprints() for evaluator in experiment.evaluators.values()]
+    return {name: digest for each in [experiment.scored.fingerprints(), *read] for name, digest in each.items()}

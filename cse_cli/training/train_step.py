@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cse_cli.core.devices import Compute
 from cse_cli.core.results import Speed
-from cse_cli.data.batches import Batches, Feed, Size
+from cse_cli.data.batches import Batches, Feed
 from cse_cli.recipe.schema import Train
 from cse_cli.training.method import Method, StepState
 from cse_cli.training.optimizer import LearningRate, compile_blocks, make_optimizer, set_learning_rate
@@ -33,21 +33,22 @@ PENDING = 256
 """Maximum number of pending events."""
 
 
-class Clock:
-    """Clock that divides time into parts. Each `mark` assigns the time since the previous mark to a part.
+class Stopwatch:
+    """Time of one training in parts, and the tokens that the encoders of this process read over all views.
 
-    On a GPU, a mark is an event in the stream of the kernels. Only `read` waits for it. The intervals between events
-    include the time in which the GPU waits for the CPU.
-
-    Args:
-        device: Device of the work.
+    Each `mark` assigns the time since the previous mark to a part. On a GPU, a mark is an event in the stream of the
+    kernels. Only `read` waits for it. The intervals between events include the time in which the GPU waits for the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        self.tokens = self.places = 0
+        """Numbers of tokens without and with padding."""
+        self._before = (0, 0.0)
         self._last: Any = None
         self._events: list[tuple[Part, Any, Any]] = []
+        forget_peak(device)
 
     def start(self) -> None:
         """Ignore the time since the last mark."""
@@ -86,28 +87,6 @@ class Clock:
             self.seconds[part] += began.elapsed_time(ended) / 1000
         self._events = self._events[len(done) :]
 
-
-class Stopwatch:
-    """Time of one training, and the tokens that the encoders of this process read over all views.
-
-    Args:
-        device: Device of the training.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.clock = Clock(device)
-        self.tokens = 0
-        self.places = 0
-        """Number of tokens with padding."""
-        self._before = (0, 0.0)
-        forget_peak(device)
-
-    def count(self, sizes: Mapping[str, Size]) -> None:
-        """Add the batch of one step."""
-        for size in sizes.values():
-            self.tokens += size.tokens
-            self.places += size.places
-
     def recent(self) -> dict[str, float]:
         """Return the throughput metrics since the last call, without evaluation."""
         before, since = self._before
@@ -117,31 +96,31 @@ class Stopwatch:
             return {}
         return {
             "speed/tokens_per_second": (now - before) * world_size() / took,
-            "speed/peak_memory_gb": peak_memory(self.clock.device) / 1e9,
+            "speed/peak_memory_gb": peak_memory(self.device) / 1e9,
         }
 
     def speed(self) -> Speed:
         """Return the throughput of the whole training."""
         seconds = self._step_seconds()
         return Speed(
-            seconds=self.clock.read(),
+            seconds=self.read(),
             tokens_per_second=self.tokens * world_size() / seconds if seconds else None,
             padding=1 - self.tokens / self.places if self.places else None,
-            peak_memory=peak_memory(self.clock.device),
+            peak_memory=peak_memory(self.device),
         )
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {"seconds": self.clock.read(), "work": {"tokens": self.tokens, "places": self.places}}
+        return {"seconds": self.read(), "work": {"tokens": self.tokens, "places": self.places}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load the state of a checkpoint."""
-        self.clock.seconds = {part: float(state["seconds"].get(part, 0.0)) for part in PARTS}
+        self.seconds = {part: float(state["seconds"].get(part, 0.0)) for part in PARTS}
         self.tokens, self.places = state["work"]["tokens"], state["work"]["places"]
         self._before = (self.tokens, self._step_seconds())
 
     def _step_seconds(self) -> float:
-        parts = self.clock.read()
+        parts = self.read()
         return sum(parts[part] for part in STEP)
 
 
@@ -174,12 +153,7 @@ Look = Callable[[Tensor, Mapping[str, Tensor], StepState], None]
 class StepOutput:
     """Output of one step. Its tensors are still on the device.
 
-    Args:
-        step: State of the step, with its views.
-        loss: Value of the objective.
-        losses: Label → unweighted loss.
-        norm: Norm of the gradient before clipping.
-        learning_rate: Learning rate of the update.
+    `norm` is that of the gradient before clipping.
     """
 
     step: StepState
@@ -194,14 +168,7 @@ class TrainStep:
 
     The next step depends on the method and on `state()`.
 
-    Args:
-        method: Method, on its device.
-        batches: Training batches of this process.
-        settings: Optimizer, schedule and clipping.
-        compute: Device and precision.
-        seed: Seed of the generator that augmenters and queues share.
-        total: Number of steps of the training.
-        warn: Receives warnings, such as a failed compilation.
+    Augmenters and queues share a generator with this seed. `warn` receives warnings, such as a failed compilation.
     """
 
     def __init__(
@@ -232,10 +199,11 @@ class TrainStep:
         """Take the step after `done` others. `look` receives the objective and the losses before the update."""
         rate = self.learning_rate(done)
         set_learning_rate(self.optimizer, rate)
-        ready, clock = self.feed.take(done), self.watch.clock
-        self.watch.count(ready.sizes)
-        batch = {view: tokens.to(self.compute.device) for view, tokens in ready.batch.items()}
-        clock.mark("data")
+        (given, tokens, places), watch = self.feed.take(done), self.watch
+        watch.tokens += tokens
+        watch.places += places
+        batch = {view: of_view.to(self.compute.device) for view, of_view in given.items()}
+        watch.mark("data")
         if self.compiled is not None:
             self.compiled.begin_step()
         step = StepState(self.method, batch, done, self.total, self.generator)
@@ -244,14 +212,14 @@ class TrainStep:
         loss = self.method.objective(losses, step)
         if look is not None:
             look(loss, losses, step)
-        clock.mark("forward")
+        watch.mark("forward")
         with rows_added():
             torch.autograd.backward(self.scaler.scale(loss))
-        clock.mark("backward")
+        watch.mark("backward")
         norm = self._update()
         for _, component in self.method.components():
             component.after_step(step)
-        clock.mark("optimizer")
+        watch.mark("optimizer")
         return StepOutput(step, loss.detach(), {k: v.detach() for k, v in losses.items()}, norm, rate)
 
     def _update(self) -> Tensor:
@@ -277,8 +245,7 @@ class TrainStep:
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
-        if "watch" in state:
-            self.watch.load_state(state["watch"])
+        self.watch.load_state(state["watch"])
 
     def close(self) -> None:
         """End the thread that prepares batches."""
@@ -286,10 +253,10 @@ class TrainStep:
 
 
 def parallel(method: Method) -> Callable[[StepState], dict[str, Tensor]]:
-    """Return the module that computes a training step: the method, wrapped if several processes train together.
+    """Return the method, wrapped if several processes train together: the backward pass then averages the gradients.
 
-    The wrapper averages the gradients over the processes during the backward pass. Probes call the method directly.
-    Each component handles its own buffers. Weights without a gradient, which differ by method, are found at every step.
+    Probes call the method directly. Each component handles its own buffers. Weights without a gradient, which differ by
+    method, are found at every step.
     """
     if world_size() == 1:
         return method

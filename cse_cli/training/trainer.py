@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cse_cli.runs.signals import stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
-from cse_cli.training.health import CollapseAlarm, agreement, describe_views, loss_not_finite, traceable_distance
+from cse_cli.training.health import CollapseAlarm, agreement, describe_view, loss_not_finite, traceable_distance
 from cse_cli.training.method import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
@@ -38,11 +38,7 @@ OLDEST_CHECKPOINT = 300.0
 class Progress:
     """Progress of a training, as in a checkpoint.
 
-    Args:
-        step: Number of finished steps.
-        untrained: Scores before the first step.
-        seconds: Wall time of steps and evaluations.
-        step_seconds: Wall time of the steps.
+    `seconds` is the wall time of steps and evaluations.
     """
 
     step: int = 0
@@ -56,14 +52,6 @@ class Trainer:
 
     Several processes can train together. Each has its share of every batch, all have the same weights, and only rank 0
     writes and reports.
-
-    Args:
-        prepared: Experiment to train. It moves to its device.
-        folder: Directory of checkpoints and states.
-        record: Record of the run.
-
-    Raises:
-        ValueError: If the job has no training.
     """
 
     def __init__(self, prepared: Prepared, folder: Path, record: RunRecord) -> None:
@@ -88,17 +76,12 @@ class Trainer:
         self.saved = 0
         self.saved_at = time.monotonic()
         self.unseen: list[StepOutput] = []
-        self.before: Mapping[str, Tensor] = {}
         self.last_state: str | None = None
 
     def run(self) -> None:
-        """Train from the current step to the last one, or until `train.patience` is exhausted.
-
-        Raises:
-            RunFailedError: If the loss is NaN or infinite.
-        """
+        """Train from the current step to the last one, or until `train.patience` is exhausted."""
         try:
-            self.stepper.watch.clock.start()
+            self.stepper.watch.start()
             if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
                 # Dropout must not depend on the initialization of weights.
                 torch.manual_seed(checkpoint.dropout_seed(self.seed, rank()))
@@ -116,10 +99,10 @@ class Trainer:
                 taken = self.stepper.take(done, look)
                 if look is None:
                     self.unseen.append(taken)
-                else:
-                    self.before = taken.losses
                 self.progress.step += 1
-                self._count_time(began, stepping=True)
+                took = time.perf_counter() - began
+                self.progress.seconds += took
+                self.progress.step_seconds += took
                 if logging:
                     self._record(taken)
                 self._evaluate_and_save()
@@ -138,11 +121,7 @@ class Trainer:
         return EarlyStop(step=self.progress.step, best_step=self.selection.step, evaluations=waited, metric=metric)
 
     def finish(self) -> None:
-        """Record the digest of the last weights, then restore the best state.
-
-        Raises:
-            RunFailedError: If its weights are NaN or infinite.
-        """
+        """Record the digest of the last weights, then restore the best state."""
         self.last_state = run_on_rank0(lambda: checkpoint.state_digest(checkpoint.method_state(self.method)))
         self.selection.restore(self.experiment.scored)
         if (weights := not_finite(self.experiment.scored)) is not None:
@@ -170,7 +149,7 @@ class Trainer:
         randoms = gather_objects(checkpoint.random_state())
         run_on_rank0(lambda: self._write(randoms))
         self.saved, self.saved_at = self.progress.step, time.monotonic()
-        self.stepper.watch.clock.mark("other")
+        self.stepper.watch.mark("other")
 
     def _write(self, randoms: list[dict[str, Any]]) -> None:
         self.record.sync()
@@ -193,11 +172,7 @@ class Trainer:
         self.record.checkpoint(self.progress.step)
 
     def restore(self) -> None:
-        """Restore the last checkpoint. The training continues bit-identically with the same number of processes.
-
-        Raises:
-            CseError: If no checkpoint can be used.
-        """
+        """Restore the last checkpoint. The training continues bit-identically with the same number of processes."""
         file = run_on_rank0(lambda: checkpoint.choose(self.folder, self.method, self._warn))
         state = checkpoint.load(file)
         checkpoint.load_method_state(self.method, state["method"])
@@ -206,7 +181,7 @@ class Trainer:
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
         self.stepper.load_state(state)
-        states = [state["random"], *state.get("random_of_others", [])]
+        states = [state["random"], *state["random_of_others"]]
         if rank() < len(states):
             checkpoint.set_random_state(states[rank()])
         else:
@@ -241,11 +216,6 @@ class Trainer:
     def _is_due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
 
-    def _count_time(self, began: float, *, stepping: bool) -> None:
-        took = time.perf_counter() - began
-        self.progress.seconds += took
-        self.progress.step_seconds += took if stepping else 0.0
-
     def _record(self, taken: StepOutput) -> None:
         """Log the losses, health metrics and recent throughput of a step."""
         vectors = {name: taken.step.sentences(name) for name in taken.step.views}
@@ -267,7 +237,7 @@ class Trainer:
             **self.stepper.watch.recent(),
         }
         run_on_rank0(lambda: self._report(values, warning))
-        self.stepper.watch.clock.mark("other")
+        self.stepper.watch.mark("other")
 
     def _report(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
@@ -305,8 +275,8 @@ class Trainer:
             # Without the name of the evaluator, so that all recipes log the same curve.
             self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
             run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
-        self._count_time(began, stepping=False)
-        self.stepper.watch.clock.mark("evaluation")
+        self.progress.seconds += time.perf_counter() - began
+        self.stepper.watch.mark("evaluation")
 
     def _warn(self, text: str) -> None:
         self.record.event("warning", text=text)
@@ -322,21 +292,17 @@ class Trainer:
         wrong = next((place for place, value in enumerate(values) if not math.isfinite(value)), None)
         if wrong is not None:
             at = self.progress.step - len(unseen) + wrong + 1
-            self.before = unseen[wrong - 1].losses if wrong else self.before
             raise self._failure(values[wrong], at, unseen[wrong].losses)
-        self.before = unseen[-1].losses
 
     def _check_loss(self, loss: Tensor, losses: Mapping[str, Tensor], step: StepState) -> None:
         self._check_unseen_losses()
         whole = mean_devices(loss)  # equal on all processes, so that all stop
-        if torch.isfinite(whole):
-            return
-        vectors = {name: step.sentences(name) for name in step.views}
-        raise self._failure(whole.item(), self.progress.step + 1, losses, describe_views(vectors))
+        if not torch.isfinite(whole):
+            views = [describe_view(name, step.sentences(name)) for name in step.views]
+            raise self._failure(whole.item(), self.progress.step + 1, losses, views)
 
-    def _failure(self, total: float, at: int, losses: Mapping[str, Tensor], views: str = "") -> RunFailedError:
+    def _failure(self, total: float, at: int, losses: Mapping[str, Tensor], views: Sequence[str] = ()) -> Exception:
         """Return the error for an objective that is not finite at a step, with each of its losses."""
-        now = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
-        before = {label: mean_devices(loss.detach()).item() for label, loss in self.before.items()}
+        values = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
         saved = f"  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}"
-        return loss_not_finite(total, at, now, before, (views, saved))
+        return loss_not_finite(total, at, values, [*views, saved])

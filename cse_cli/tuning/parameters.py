@@ -13,12 +13,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from cse_cli.core.formatting import UNSET
-from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.keys import Keys, dotted, is_list_of_parts
 from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.overrides import Override, parse_value
 from cse_cli.recipe.problems import RecipeError
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import Recipe, tune_of
 from registry.errors import CseError
 
 Value = str | int | float | bool

@@ -9,7 +9,6 @@ import torch
 
 from cse_cli.core.devices import Compute, choose, has_bf16_instructions, missing_memory
 from registry.accelerators import kept_randomness, random_states
-from registry.distributed import all_devices
 from tests.cse_cli.training.test_method import make, step_of
 from tests.support.accelerators import pretend
 from tests.support.errors import refuses
@@ -103,11 +102,6 @@ def test_bf16_on_the_cpu_computes_in_bf16_and_gives_fp32_losses() -> None:
         rounded = method(step)["info_nce"]
     assert rounded.dtype == torch.float32
     assert 0 < (rounded - exact).abs() < 0.05
-
-
-def test_one_process_gathers_nothing() -> None:
-    rows = torch.randn(3, 2)
-    assert all_devices(rows) is rows
 
 
 def test_more_memory_than_can_be_counted_is_missing_memory() -> None:

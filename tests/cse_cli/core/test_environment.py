@@ -52,16 +52,11 @@ def test_no_program_of_a_strangers_repository_runs(repository: Path, tmp_path: P
     assert trace.exists(), "git itself does run it"
 
 
-@pytest.mark.parametrize("head", ["", "ref: ../../../etc/passwd", "ref: refs/heads/none"])
-def test_a_head_that_names_no_commit_is_none(repository: Path, head: str) -> None:
-    (repository / ".git" / "HEAD").write_text(head)
-    assert git_commit(repository) is None
-
-
-def test_without_a_commit_or_a_repository_there_is_none(tmp_path: Path) -> None:
+def test_without_a_commit_or_a_repository_there_is_none(repository: Path, tmp_path: Path) -> None:
     assert git_commit(tmp_path / "recipe.toml") is None
-    git(tmp_path, "init", "--quiet")
-    assert git_commit(tmp_path / "recipe.toml") is None
+    for head in ("", "ref: ../../../etc/passwd", "ref: refs/heads/none"):
+        (repository / ".git" / "HEAD").write_text(head)
+        assert git_commit(repository) is None
 
 
 def test_the_environment_is_json_with_versions(tmp_path: Path) -> None:

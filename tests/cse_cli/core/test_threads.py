@@ -47,7 +47,6 @@ ONE = "4:memory:/pod\n3:cpu,cpuacct:/pod\n"
         (TWO, {"pod/cpu.max": "300000 100000\n", "pod/box/cpu.max": "max 100000\n"}, 3.0, 3),
         (TWO, {"pod/cpu.max": "50000 100000\n"}, 0.5, 1),
         (TWO, {"pod/cpu.max": "9900000 100000\n"}, 99.0, 8),
-        (TWO, {}, None, 8),
         (ONE, {"cpu/pod/cpu.cfs_quota_us": "400000", "cpu/pod/cpu.cfs_period_us": "100000"}, 4.0, 4),
         (ONE, {"cpu/pod/cpu.cfs_quota_us": "-1", "cpu/pod/cpu.cfs_period_us": "100000"}, None, 8),
         ("", {}, None, 8),
@@ -59,11 +58,8 @@ def test_the_quota_of_a_container_is_found(
     container(tmp_path, monkeypatch, own, files)
     assert cores.core_quota() == quota
     assert cores.usable_threads() == cores.limit_torch_threads() == torch.get_num_threads() == allowed
-
-
-def test_fewer_threads_of_torch_stay() -> None:
-    torch.set_num_threads(2)
-    assert cores.limit_torch_threads() == 2
+    torch.set_num_threads(1)
+    assert cores.limit_torch_threads() == 1
 
 
 def test_a_number_set_by_hand_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

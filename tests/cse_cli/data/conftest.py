@@ -11,5 +11,4 @@ from tests.support import processes  # noqa: F401 - says what the server imports
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork workers from a server that has imported everything. `test_command.py` spawns them, as `cse` does."""
     context = multiprocessing.get_context("forkserver")
-    for place in ("multiprocessing.get_context", "cse_cli.data.columns.get_context"):
-        monkeypatch.setattr(place, lambda _: context)
+    monkeypatch.setattr("cse_cli.data.columns.get_context", lambda _: context)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cse_cli.data.batches import Batches, Sampler, ViewSpec, random_order
+from cse_cli.data.batches import Batches, Sampler, ViewSpec
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.types import Augmenter
@@ -118,25 +118,6 @@ def test_progress_is_reported_once_per_column(text):
     for _ in range(2):
         batches(text, progress=lambda done, rows: seen.append((done, rows)))
     assert seen == [(ROWS, ROWS)]
-
-
-def test_random_orders_depend_on_every_part_of_their_key():
-    orders = [random_order(50, *key).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
-    assert orders[0] == orders[3]
-    assert len({tuple(order) for order in orders}) == 3
-    assert all(sorted(order) == list(range(50)) for order in orders)
-
-
-@pytest.mark.data
-def test_real_sentences_and_a_real_vocabulary(models):
-    from registry.vocabulary import HubVocabulary
-
-    text = open_text(Data(dataset=("wiki1m_prefix",), limit=2000), {"text"})
-    vocabulary = HubVocabulary(str(models / "mini_en"))
-    made = Batches(text, {"anchor": ViewSpec("text", vocabulary)}, 64, 32, 0)
-    lines = list(text.cells("text"))
-    expected = vocabulary.pad(vocabulary.ids([lines[i] for i in made.indices(40)], 32))
-    assert same(made.batch(40)["anchor"], expected)
 
 
 class Agrees(Shuffles):

@@ -151,6 +151,7 @@ def test_the_text_is_that_of_the_run(parts):
 def test_text_that_was_read_is_not_read_again(parts, monkeypatch):
     recipe = written(parts / "a")
     first = identify(recipe).text
+    monkeypatch.setattr("cse_cli.data.files.refuse_table", lambda _: None)
     for name in ("_read", "lines", "File.read"):
         monkeypatch.setattr(f"cse_cli.data.files.{name}", lambda *_: pytest.fail("read again"))
     monkeypatch.setattr("cse_cli.data.sources.read_arrow", lambda *_: pytest.fail("the rows were read"))

@@ -181,46 +181,6 @@ def test_two_at_once_make_one_file(text):
     assert made[0].take(range(5)) == made[1].take(range(5)) == Words().ids(LINES, 5)
 
 
-@pytest.mark.parametrize(
-    ("asked", "cores", "shards", "count"),
-    [("", 2, 9, 1), ("", 16, 9, 4), ("", 64, 9, 9), ("3", 2, 9, 3), ("3", 2, 1, 1)],
-)
-def test_the_number_of_processes(monkeypatch, asked, cores, shards, count):
-    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", asked)
-    monkeypatch.setattr(tokens, "usable_threads", lambda: cores)
-    assert tokens.tokenizer_processes(shards) == count
-
-
-def test_a_wrong_number_of_processes_is_told(monkeypatch):
-    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "many")
-    with refuses("data.bad_process_count", "CSE_TOKENIZE_PROCESSES", "many"):
-        tokens.tokenizer_processes(1)
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("shards_of_two", "forked_workers")
-def test_several_processes_make_what_one_makes(text, monkeypatch, home):
-    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
-    seen = []
-    column = text.tokens("text", Words(), 5, lambda done, rows: seen.append((done, rows)))
-    assert column.take(range(5)) == Words().ids(LINES, 5)
-    assert files(home) == ["00000-2.arrow", "00001-2.arrow", "00002-1.arrow"]
-    assert seen[-1] == (5, 5)
-
-
-class Fails(Words):
-    def ids(self, texts, max_length):
-        raise ValueError("no such word")
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("shards_of_two", "forked_workers")
-def test_what_fails_in_a_process_fails_here(text, monkeypatch):
-    monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "2")
-    with pytest.raises(ValueError, match="no such word"):
-        text.tokens("text", Fails(), 5)
-
-
 KILLED = """
 import sys
 from cse_cli.data.sources import open_text
@@ -232,19 +192,17 @@ if __name__ == "__main__":
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("count", ["1", "2"])
-def test_a_killed_process_keeps_shards_and_leaves_no_process(tmp_path, home, count):
+def test_a_killed_process_keeps_shards(tmp_path, home):
     lines = [*(f"s{i}" for i in range(tokens.SHARD)), "stuck", "end"]
     (tmp_path / "long.txt").write_text("\n".join(lines))
     (tmp_path / "run.py").write_text(KILLED)
-    environment = os.environ | {"CSE_TOKENIZE_PROCESSES": count, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "long.txt")]
     running = subprocess.Popen(command, env=environment, start_new_session=True)
     waited(lambda: "00000-262144.arrow" in files(home))
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert files(home) == ["00000-262144.arrow"]
-    waited(lambda: not _alive(running.pid))
     words = Words()
     column = open_text(Data(file=str(tmp_path / "long.txt")), {"text"}).tokens("text", words, 5)
     assert words.asked == 2
@@ -257,16 +215,3 @@ def waited(condition, seconds=120):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-def _alive(group):
-    """Whether a process of the group runs, zombies left aside."""
-    import psutil
-
-    for process in psutil.process_iter(["status"]):
-        try:
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
-                return True
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return False

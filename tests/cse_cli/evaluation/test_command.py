@@ -90,24 +90,6 @@ def test_evaluate_in_a_template(parts, capsys):
     assert "mask of a {text} {mask} ." in out
 
 
-def test_evaluate_everything_of_tiny_data(parts, capsys):
-    options = ("--tasks", "all", "--set", "transfer.classifier=logistic", "--set", "transfer.folds=2")
-    code, out, _ = evaluate(*parts.models.values(), *options, capsys=capsys)
-    assert code == 0
-    for heading in ("sts: spearman", "transfer: accuracy (classifier = logistic; folds = 2)", "alignment_uniformity"):
-        assert f"\n{heading}\n" in out
-    assert out.count(str(parts.models["roberta"])) == 1 + 4
-
-
-def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
-    rows = "".join(f"{place}\tthe cat {place}\ta dog {place % 3}\n" for place in range(6))
-    (tmp_path / "own.tsv").write_text("rating\tsentence1\tsentence2\n" + rows, encoding="utf-8")
-    options = ("--tasks", tmp_path / "own.tsv", "--set", "sts.score_column=rating", "--json")
-    code, out, _ = evaluate(parts.models["bert"], *options, capsys=capsys)
-    (name,) = json.loads(out)["models"][0]["scores"]
-    assert (code, name) == (0, str(tmp_path / "own.tsv"))
-
-
 def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
     one = execute(Job(load(str(recipe(tmp_path, parts))), 3))
     _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "stsb_open/dev", "--json", capsys=capsys)
@@ -141,10 +123,3 @@ def test_the_pooling_is_checked_before_data_is_searched(capsys):
     )  # the STS sets are not on this machine
     assert (code, out) == (2, "")
     assert err.startswith("error: 'avg' is not a pooling.")
-
-
-def test_evaluate_an_unknown_model(capsys):
-    code, out, err = evaluate("mini_enn", capsys=capsys)
-    assert (code, out) == (3, "")
-    assert "mini_enn" in err
-    assert "Traceback" not in err

@@ -9,7 +9,7 @@ import pytest
 
 from cse_cli.core.results import STS_TASKS
 from cse_cli.evaluation.tasks import parse_tasks
-from cse_cli.evaluation.versus_papers import compare_with_papers, encoder_of
+from cse_cli.evaluation.view import compare_with_papers, encoder_of
 from tests.cse_cli.evaluation.test_view import scored
 
 

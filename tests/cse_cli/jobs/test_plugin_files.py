@@ -248,7 +248,7 @@ def test_an_exception_names_the_component_then_its_own_lines(
     assert "Traceback" not in err
 
 
-def test_a_loss_that_is_not_finite_is_named_with_the_values_before(own, file: str) -> None:
+def test_a_loss_that_is_not_finite_is_named(own, file: str) -> None:
     """The body is NaN from the third call on, because a class attribute counts the calls."""
     own("x.pow(2).mean() * (float('nan') if Own.calls == 3 else 1)")
     path = Path("own_loss.py")
@@ -259,6 +259,5 @@ def test_a_loss_that_is_not_finite_is_named_with_the_values_before(own, file: st
     (events,) = [folder_of(run.run_id) for run in all_runs()]
     assert events.exists()
     assert lines[1].startswith("  loss info_nce: ")
-    assert " at step 2" in lines[1]
-    assert lines[2].startswith("  loss own: nan, ")
+    assert lines[2] == "  loss own: nan"
     assert caught.value.exit_code == 1

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.recipe.describe import levels, tune_of
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
+from cse_cli.recipe.schema import tune_of
+from cse_cli.recipe.view import levels
 from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
@@ -119,12 +120,8 @@ def test_show_a_data_set(capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("hipocampus", "hippocampus"),
-        ("tatoeba_opne", "tatoeba_open"),
-    ],
-)  # fmt: skip
+    ("name", "near"), [("info_nec", "info_nce"), ("simcse_em", "simcse_en"), ("tatoeba_opne", "tatoeba_open")]
+)
 def test_show_suggests(name, near, capsys):
     code, out, err = cse("show", name, capsys=capsys)
     assert (code, out) == (2, "")
@@ -208,8 +205,8 @@ def test_paths_of_data_still_lead_to_it(folder, capsys):
     [
         ("quickstart", "there.toml", "copy.exists", "'there.toml'"),
         ("quickstart", "my", "copy.wrong_suffix", "→ cse cp quickstart my.toml"),
-        ("quickstart", "no/my.toml", "copy.missing_directory", "'no'"),
-        ("quickstart", "", "copy.is_directory", "→ cse cp quickstart my.toml"),
+        ("quickstart", "no/my.toml", "copy.not_writable", "'no/my.toml'"),
+        ("quickstart", "", "copy.wrong_suffix", "→ cse cp quickstart my.toml"),
         ("quickstrat", "my.toml", "recipe.unknown_recipe", "Did you mean 'quickstart'"),
         ("studies/ifcl_ablation", "my.toml", "recipe.not_a_recipe", "cse run studies/ifcl_ablation"),
         ("broken.toml", "my.toml", "recipe.invalid_value", "broken.toml:2:8: data: "),

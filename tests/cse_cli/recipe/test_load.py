@@ -86,11 +86,6 @@ def test_a_data_file_is_searched_for_in_three_directories(written, folder, monke
         assert load(path).recipe.hash() == hashed
 
 
-def test_no_training_needs_no_view_and_no_loss(written):
-    text = MINIMAL.partition("[views")[0] + "[train]\nsteps = 0\n[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n"
-    assert load(written(text)).recipe.losses == {}
-
-
 def test_selection_on_test_data_requires_a_key(written):
     extra = "[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n[evaluate]\nmetric_for_best_model = 'stsb.spearman'\n"
     with refuses("recipe.test_selection", "split 'test'"):
@@ -191,13 +186,6 @@ def test_a_path_needs_its_suffix_or_a_file_beside(folder):
 def test_name_of(folder):
     assert name_of(SHIPPED / "simcse_en.toml") == "simcse_en"
     assert name_of(folder / "else.toml") == "else"
-
-
-def test_all_recipes_are_sorted_and_exist():
-    found = all_recipes()
-    assert list(found) == sorted(found)
-    assert len(found) == len([path for path in SHIPPED.rglob("*.toml") if "studies" not in path.parts])
-    assert all(path.is_file() for path in found.values())
 
 
 def test_recipes_inside_an_installed_package(folder, monkeypatch):

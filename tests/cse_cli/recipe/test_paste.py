@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cse_cli.recipe.describe import paste_block
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import train_entries
+from cse_cli.recipe.view import paste_block
 from registry import LOSSES, QUEUES, REGISTRIES
 from registry.machinery.core import Entry
 from tests.support.command import cse

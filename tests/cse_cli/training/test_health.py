@@ -64,16 +64,13 @@ def test_traceable_distance_without_momentum() -> None:
     assert traceable_distance(FakeEncoder(), Queue(), 64) is None
 
 
-def test_losses_that_are_not_finite_are_named_with_the_values_before():
-    before = {"a": 1.5, "b": 0.25}
-    later = loss_not_finite(math.nan, 8, {"a": math.nan, "b": 0.5}, before, ("", "  last good checkpoint: step 5"))
-    assert later.message.split("\n") == [
-        "the loss is nan at step 8: caused by 'a'", "  loss a: nan, 1.5 at step 7", "  loss b: 0.5, 0.25 at step 7",
-        "  last good checkpoint: step 5",
-    ]  # fmt: skip
+def test_losses_that_are_not_finite_are_named():
+    later = loss_not_finite(math.nan, 8, {"a": math.nan, "b": 0.5}, ["  last good checkpoint: step 5"])
+    named = ["the loss is nan at step 8: caused by 'a'", "  loss a: nan", "  loss b: 0.5"]
+    assert later.message.split("\n") == [*named, "  last good checkpoint: step 5"]
     assert "train.learning_rate" in later.next_action
-    first = loss_not_finite(math.nan, 1, {"a": math.inf, "b": math.nan}, {})
+    first = loss_not_finite(math.nan, 1, {"a": math.inf, "b": math.nan})
     assert "caused by 'a' and 'b'\n  loss a: inf\n" in first.message
     assert first.next_action.startswith("check 'a' and 'b' in the recipe"), "no update has happened yet"
-    sum_only = loss_not_finite(math.inf, 2, {"a": 1e38, "b": 3e38}, {})
+    sum_only = loss_not_finite(math.inf, 2, {"a": 1e38, "b": 3e38})
     assert "each loss is finite, but their weighted sum is not" in sum_only.message

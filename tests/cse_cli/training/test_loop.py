@@ -136,6 +136,16 @@ def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
     running.stepper.take = taken  # type: ignore[method-assign]
 
 
+def kill_at(running: Trainer, step: int) -> None:
+    before_step(running, step, kill)
+    with pytest.raises(Killed):
+        running.run()
+
+
+def weights(running: Trainer) -> str:
+    return state_digest(method_state(running.method))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "changes", "kept"), [(-1.0, {}, 10), (300.0, {}, 0), (-1.0, {"checkpoint_every": 7}, 7)]
@@ -147,14 +157,12 @@ def test_an_old_checkpoint_is_replaced_at_a_logged_step(
     whole.run()
     monkeypatch.setattr("cse_cli.training.trainer.OLDEST_CHECKPOINT", seconds)
     broken = trainer(tmp_path / "broken", prepared(text, evaluate_every=0, **changes))
-    before_step(broken, 13, kill)
-    with pytest.raises(Killed):
-        broken.run()
+    kill_at(broken, 13)
     again = trainer(tmp_path / "broken", prepared(text, evaluate_every=0, **changes))
     again.restore()
     assert again.progress.step == kept
     again.run()
-    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+    assert weights(again) == weights(whole)
 
 
 @pytest.mark.slow
@@ -165,9 +173,7 @@ def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int
     whole.run()
 
     broken = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3))
-    before_step(broken, at, kill)
-    with pytest.raises(Killed):
-        broken.run()
+    kill_at(broken, at)
     torch.manual_seed(99)
     again_log = Recorded()
     again = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3), again_log)
@@ -175,7 +181,7 @@ def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int
     assert again.progress.step == at // 3 * 3
     again.run()
 
-    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+    assert weights(again) == weights(whole)
     assert again.selection.curve == whole.selection.curve
     assert (again.selection.step, again.selection.score) == (whole.selection.step, whole.selection.score)
     for (when, name), value in again_log.points.items():
@@ -190,16 +196,14 @@ def test_a_run_in_bf16_resumes_bit_identically(text: str, tmp_path: Path) -> Non
     whole = trainer(tmp_path / "whole", half())
     whole.run()
     broken = trainer(tmp_path / "broken", half())
-    before_step(broken, 7, kill)
-    with pytest.raises(Killed):
-        broken.run()
+    kill_at(broken, 7)
     again = trainer(tmp_path / "broken", half())
     again.restore()
     again.run()
-    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+    assert weights(again) == weights(whole)
     full = trainer(tmp_path / "full", prepared(text))
     full.run()
-    assert state_digest(method_state(full.method)) != state_digest(method_state(whole.method)), "bf16 is in use"
+    assert weights(full) != weights(whole), "bf16 is in use"
 
 
 @pytest.mark.parametrize("set_by_user", [False, True])
@@ -229,13 +233,11 @@ def trained(folder: str, text: str, stop: int | None) -> str:
 
     running = trainer(Path(folder), ready())
     if stop is not None:
-        before_step(running, stop, kill)
-        with pytest.raises(Killed):
-            running.run()
+        kill_at(running, stop)
         running = trainer(Path(folder), ready())
         running.restore()
     running.run()
-    return state_digest(method_state(running.method))
+    return weights(running)
 
 
 @pytest.mark.process
@@ -290,7 +292,7 @@ def test_evaluation_between_steps_changes_no_weight(text: str, tmp_path: Path) -
     never = trainer(tmp_path / "never", prepared(text, evaluate_every=0))
     often.run()
     never.run()
-    assert state_digest(method_state(often.method)) == state_digest(method_state(never.method))
+    assert weights(often) == weights(never)
     assert len(often.selection.curve) == 21
     assert list(never.selection.curve) == [0, 20]
 
@@ -333,18 +335,6 @@ def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
     assert len(log.heard.warnings) == 1
     assert "mean cosine between different sentences" in log.heard.warnings[0]
     assert sum(name == "health/collapse_alarm" for _, name in log.points) == 1
-
-
-@pytest.mark.slow
-def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: Path) -> None:
-    logs = []
-    for precision in ("fp32", "bf16"):
-        log = Recorded()
-        job = replace(prepared(text), compute=choose("cpu", precision))
-        trainer(tmp_path / precision, job, log).run()
-        logs.append(log.points)
-    assert logs[0].keys() == logs[1].keys()
-    assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
 
 
 @pytest.mark.slow

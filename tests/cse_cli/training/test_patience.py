@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.results import EarlyStop
-from cse_cli.training.checkpoint import Selection, method_state, state_digest
+from cse_cli.training.checkpoint import Selection
 from cse_cli.training.trainer import Trainer
 from registry.types import Encode, Evaluator
-from tests.cse_cli.training.test_loop import Killed, before_step, kill, prepared, text, trainer
+from tests.cse_cli.training.test_loop import kill_at, prepared, text, trainer, weights
 from tests.support.processes import on_ranks
 
 __all__ = ["text"]
@@ -43,10 +43,6 @@ def halts(running: Trainer) -> list[str]:
     return [data["reason"] for kind, data in running.record.heard.events if kind == "halted"]  # type: ignore[attr-defined]
 
 
-def weights(running: Trainer) -> str:
-    return state_digest(method_state(running.method))
-
-
 @pytest.mark.slow
 def test_the_training_stops_after_evaluations_without_a_better_score(text: str, tmp_path: Path) -> None:
     running = patient(tmp_path / "run", text)
@@ -62,9 +58,7 @@ def test_the_training_stops_after_evaluations_without_a_better_score(text: str, 
 def test_the_steps_before_the_stop_are_those_of_the_whole_schedule(text: str, tmp_path: Path) -> None:
     stopped, whole = patient(tmp_path / "stopped", text), patient(tmp_path / "whole", text, patience=None)
     stopped.run()
-    before_step(whole, 20, kill)
-    with pytest.raises(Killed):
-        whole.run()
+    kill_at(whole, 20)
     assert weights(stopped) == weights(whole)
     (rate,) = {group["lr"] for group in stopped.stepper.optimizer.param_groups}
     assert rate == pytest.approx(1e-2 * (1 - 19 / 40))
@@ -103,9 +97,7 @@ def test_the_last_step_is_not_early(text: str, tmp_path: Path) -> None:
 def test_a_killed_run_counts_on_and_stops_with_the_same_weights(text: str, tmp_path: Path, at: int, seen: int) -> None:
     whole, broken = patient(tmp_path / "whole", text), patient(tmp_path / "broken", text)
     whole.run()
-    before_step(broken, at, kill)
-    with pytest.raises(Killed):
-        broken.run()
+    kill_at(broken, at)
     again = patient(tmp_path / "broken", text, SCORES[seen:])
     again.restore()
     assert again.progress.step == at // 5 * 5

@@ -111,15 +111,15 @@ def test_every_tensor_is_reached() -> None:
     row = torch.zeros(1, 2)
     side = Tokens(row, row, row, row)
     changed = each_tensor(Tokens(row, row, row, row, labels=row, side={"translation": side}), lambda t: t + 1)
-    found = [
+    found = (
         changed.ids,
         changed.mask,
         changed.types,
         changed.positions,
         changed.labels,
         changed.side["translation"].ids,
-    ]
-    assert all(bool((values == 1).all()) for values in found if values is not None)
+    )
+    assert all(values is not None and bool((values == 1).all()) for values in found)
     assert changed.targets is None
 
 
@@ -134,7 +134,7 @@ def test_the_batches_of_a_recipe_are_the_same_ahead(name: str, parts: Small) -> 
     ahead, plain = (Feed(each.batch, 8, CPU, how) for each, how in zip(batches, (True, False), strict=True))
     for step in range(8):
         one, other = ahead.take(step), plain.take(step)
-        assert one.sizes == other.sizes
+        assert one[1:] == other[1:]
         for view, tokens in one.batch.items():
             torch.testing.assert_close(tokens.ids, other.batch[view].ids, rtol=0, atol=0)
             torch.testing.assert_close(tokens.mask, other.batch[view].mask, rtol=0, atol=0)
