@@ -47,11 +47,7 @@ class TokenAverage(Encoder):
 
 
 def read_counts(path: Path) -> dict[str, int]:
-    """Return word → count of a text file with one word and its number of occurrences per line.
-
-    Raises:
-        CseError: If a line has another form.
-    """
+    """Return word → count of a text file with one word and its number of occurrences per line."""
     counts = {}
     for number, line in lines(path):
         word, _, count = line.strip().rpartition(" ")
@@ -77,12 +73,7 @@ def zipf(count: int, first: int = 1) -> Tensor:
 
 
 def inverse_frequency(probabilities: Tensor, smoothing: float) -> Tensor:
-    """Return the weights a/(a + p) of tokens with probabilities p (SIF, Arora et al. 2017).
-
-    Args:
-        probabilities: Probabilities p of the tokens.
-        smoothing: Constant a.
-    """
+    """Return the weights a/(a + p) of tokens with probabilities p (SIF, Arora et al. 2017)."""
     return smoothing / (smoothing + probabilities)
 
 

@@ -174,11 +174,7 @@ class ContrastivePromptingEncoder(TransformerEncoder):
 
     @contextmanager
     def _steered(self, tokens: Tokens) -> Iterator[None]:
-        """Change the attention heads of the last token in one block.
-
-        Raises:
-            CseError: If the tokens have no auxiliary prompt, as in training.
-        """
+        """Change the attention heads of the last token in one block."""
         if AUXILIARY not in tokens.side:
             raise CseError(
                 "contrastive_prompting is only for evaluation",

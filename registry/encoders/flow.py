@@ -277,17 +277,6 @@ def minimize(
     the batch's pairs. Adam is invariant to this factor, but the clipping is not.
 
     Source: BERT-flow's code (`run_siamese.py`, `optimization_bert_flow.py`).
-
-    Args:
-        glow: Flow.
-        batches: Batches (B, D) of embeddings.
-        learning_rate: Learning rate of AdamW without bias correction, constant after the warm-up.
-        warmup_steps: Number of steps of the linear warm-up.
-        weight_decay: Decoupled weight decay of every weight.
-        initialize: Whether the first batch initializes the actnorms.
-
-    Raises:
-        RunFailedError: If the loss is not finite.
     """
     weights = tuple(glow.parameters())
     optimizer = EarlierAdamW(weights, bias_correction=False, lr=learning_rate, eps=1e-6, weight_decay=weight_decay)

@@ -143,11 +143,6 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
             "avg_first_last" the first block and the last. Default for a plain transformers model: "cls", for a decoder
             "last".
         template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
-
-    Raises:
-        CseError: If the model has settings or modules that neither cse nor sentence-transformers supports, or a pooling
-            or template is given that they do not support.
-        MissingError: If the model is not on this machine and cannot be downloaded.
     """
     check_pooling(pooling)
     first = _FIRST_LAYERS.get(pooling or "")
@@ -265,11 +260,7 @@ def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: 
 
 
 def _convolutional(saved: _Saved, given: dict[str, Any]) -> ConvolutionalEncoder:
-    """Return the encoder with its saved convolutions.
-
-    Raises:
-        CseError: If the pooling uses more than one layer.
-    """
+    """Return the encoder with its saved convolutions."""
     assert saved.convolutions is not None
     if given["pooling"] not in get_args(OnePooling):
         raise CseError(
@@ -300,12 +291,7 @@ def _read_export(folder: Path, settings: dict[str, Any]) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order.
-
-    Raises:
-        _UnsupportedError: If it has other modules, settings or values.
-        CseError: If a module is not part of sentence-transformers, or its directory is outside of this one.
-    """
+    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order."""
     _settings(folder / PROMPTS, "model")
     kinds, paths = [], []
     for module in _json(folder / MODULES):
@@ -371,12 +357,7 @@ def own_pooling(folder: Path) -> str | None:
 
 
 def _fixed(folder: Path) -> FixedDense:
-    """Return a Dense module of sentence-transformers as a head.
-
-    Raises:
-        CseError: If the module is not tanh(Wx + b) or Wx + b.
-        MissingError: If the weights do not exist.
-    """
+    """Return a Dense module of sentence-transformers as a head."""
     name = str(_settings(folder / "config.json", "Dense").get("activation_function"))
     if not re.fullmatch(r"torch\.nn\.(modules\.(activation|linear)\.)?(Tanh|Identity)", name):
         raise _UnsupportedError(

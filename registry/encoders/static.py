@@ -154,9 +154,6 @@ def principal(vectors: Tensor, count: int) -> Tensor:
     """Return the coordinates (n, count) of vectors (n, D) minus their mean along the directions of most variance.
 
     Of the coordinates along each direction, the one with the largest absolute value is positive.
-
-    Raises:
-        CseError: If there are fewer directions.
     """
     if count > min(vectors.shape):
         raise CseError(

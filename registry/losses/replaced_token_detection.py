@@ -176,11 +176,7 @@ class Discriminator(nn.Module):
         self.train()
 
     def require_width(self, width: int) -> None:
-        """Check that sentence embeddings have the width of the token vectors.
-
-        Raises:
-            CseError: If the widths differ.
-        """
+        """Check that sentence embeddings have the width of the token vectors."""
         if width != self.width:
             raise CseError(
                 f"replaced_token_detection: sentence embeddings have {width} dimensions, token vectors of "
@@ -250,9 +246,6 @@ class FrozenGenerator(Component, nn.Module):
         Args:
             ids: (B, L) partly masked ids.
             tokens: Tokens with the mask and segments of the ids.
-
-        Raises:
-            CseError: If there are more tokens than positions.
         """
         if tokens.length > self.longest:
             raise CseError(
@@ -274,9 +267,6 @@ def require_same_ids(model: str, encoder: Encoder) -> None:
     """Check that a model and the encoder give every token the same id.
 
     Digests of whole tokenizers would reject DistilBERT for BERT, which differ in segments, not in ids.
-
-    Raises:
-        CseError: If the ids differ.
     """
     other, own = HubVocabulary(model), encoder.vocabulary
     tokenizer = getattr(own, "tokenizer", None)

@@ -99,10 +99,6 @@ class Entry(Generic[T]):
             values: Validated parameters, or parameter → value, where other parameters have their defaults.
             encoders: Name → encoder, for parameters that name one.
             losses: Name → loss, for parameters that name one.
-
-        Raises:
-            CseError: If a value is not valid.
-            UnknownNameError: If an encoder or a loss does not exist.
         """
         try:
             arguments = values if isinstance(values, self.parameters) else self.parameters(**dict(values))
@@ -155,12 +151,7 @@ class Names(Generic[E]):
         return self.kind.removesuffix("s") if not self.kind.endswith("ses") else self.kind.removesuffix("es")
 
     def __getitem__(self, name: str) -> E:
-        """Return an entry.
-
-        Raises:
-            UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
-            RegistrationError: If two plug-ins use the name.
-        """
+        """Return an entry."""
         if name not in self:
             known = f"use one of {', '.join(sorted(self._entries))}"
             failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
@@ -191,11 +182,7 @@ class Names(Generic[E]):
         return sorted(self._entries)
 
     def scan(self) -> None:
-        """Import all modules of this kind and all plug-ins, once.
-
-        Raises:
-            CseError: If a plug-in file cannot be loaded.
-        """
+        """Import all modules of this kind and all plug-ins, once."""
         global _loading
         if not self._scanned:
             self._import_package()
@@ -228,9 +215,6 @@ class Registry(Names[Entry[T]], Generic[T]):
 
         Args:
             name: Name in recipes, in lower case.
-
-        Raises:
-            RegistrationError: If the name is used, the base class is wrong, or the signature is not a declaration.
         """
         check_name(self.singular, name)
 
@@ -367,9 +351,6 @@ class Poolings(Names[Pooling]):
         Args:
             name: Name in recipes, in lower case.
             layers: Layers whose states the function receives.
-
-        Raises:
-            RegistrationError: If the name is not valid or used, or the function has no docstring.
         """
         check_name(self.singular, name)
 

@@ -48,11 +48,7 @@ def named() -> list[str]:
 
 
 def add(file: str | Path) -> None:
-    """Name a plug-in file. It is loaded before the next look-up of a component.
-
-    Raises:
-        CseError: If the file does not exist, or its name is not that of a new module.
-    """
+    """Name a plug-in file. It is loaded before the next look-up of a component."""
     path = Path(file).expanduser().absolute()
     if not path.is_file() or path.suffix != ".py":
         near = suggestion(path.name, [other.name for other in path.parent.glob("*.py")])
@@ -76,22 +72,14 @@ Registered = Callable[[], Mapping[tuple[str, str], Any]]
 
 
 def load_new(registered: Registered) -> None:
-    """Load the plug-in files that are not loaded yet.
-
-    Raises:
-        CseError: If a file cannot be imported, or registers no component.
-    """
+    """Load the plug-in files that are not loaded yet."""
     for path in named():
         if path not in _loaded and path not in _loading:
             load(Path(path), registered)
 
 
 def load(path: Path, registered: Registered) -> None:
-    """Import a plug-in file, again if it is loaded.
-
-    Raises:
-        CseError: If it cannot be imported, or registers no component.
-    """
+    """Import a plug-in file, again if it is loaded."""
     if not path.is_file():
         raise CseError(
             f"plug-in '{path}' does not exist", f"restore it, or correct {VARIABLE}", code="plugin.missing_file"

@@ -112,10 +112,6 @@ def parameter_model(cls: type) -> tuple[type[Parameters], tuple[Reference, ...]]
 
     The parameters are those of `__init__`. If its last parameter is `**shared`, those of the base class follow, so
     components can share declarations. Parameters without default come first.
-
-    Raises:
-        RegistrationError: If a parameter has no annotation, a type that a recipe cannot contain, or a reserved name, or
-            is variadic.
     """
     texts = documented(cls)
     fields: dict[str, Any] = {}
@@ -224,13 +220,7 @@ def _model(cls: type, fields: dict[str, Any]) -> type[Parameters]:
 
 
 def forward_inputs(cls: type) -> tuple[Input, ...]:
-    """Return the inputs of a loss's `forward`. A wrapper has those of the loss that it computes.
-
-    Raises:
-        RegistrationError: If there is no `forward`, an input has no annotation or one without a source, `Sentences`
-            and `Encoded` are mixed (their rows do not match on several devices), or there is neither a view nor an
-            encoder, as a regularizer of weights needs.
-    """
+    """Return the inputs of a loss's `forward`. A wrapper has those of the loss that it computes."""
     if issubclass(cls, LossWrapper):
         return ()
     forward: Any = cls.forward  # type: ignore[attr-defined]
