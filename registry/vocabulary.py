@@ -401,11 +401,7 @@ class HubVocabulary:
 
 
 class BareVocabulary(HubVocabulary):
-    """Tokenizer without special tokens around a sentence.
-
-    Args:
-        model: Name or directory of a model.
-    """
+    """Tokenizer without special tokens around a sentence."""
 
     framed = False
     form = "bare"
@@ -428,11 +424,6 @@ class JoinedVocabulary(HubVocabulary):
     """Tokenizer that reads template and sentence as one text.
 
     Sub-words can cross the borders of the sentence, so `Tokens.text` is not set.
-
-    Args:
-        model: Name or directory of a model.
-        template: Template of `HubVocabulary`.
-        end_with: Rule of `ended` for evaluation, or None.
     """
 
     form = "joined"

@@ -18,13 +18,7 @@ from registry.types import Encoder
 
 
 class TokenAverage(Encoder):
-    """Encoder that averages the vectors of a sentence's tokens.
-
-    Args:
-        vocabulary: Tokenizer without special tokens.
-        table: Vectors (V, D) of the token IDs.
-        frozen: Whether the vectors are not trained.
-    """
+    """Encoder that averages the vectors of a sentence's tokens."""
 
     def __init__(self, vocabulary: Vocabulary, table: Tensor, frozen: bool) -> None:
         super().__init__()

@@ -33,14 +33,7 @@ _BETWEEN = -1
 
 
 class PairedVocabulary(JoinedVocabulary):
-    """Tokenizer that puts each sentence into two templates. A row contains the tokens of both.
-
-    Args:
-        model: Name or directory of a model.
-        template: Template of `JoinedVocabulary`.
-        auxiliary: Template whose tokens `pad` puts into `Tokens.side`.
-        end_with: Rule of `ended` for evaluation, or None.
-    """
+    """Tokenizer that puts each sentence into two templates. A row contains the tokens of both."""
 
     def __init__(self, model: str, template: str, auxiliary: str, end_with: Ending | None = None) -> None:
         super().__init__(model, template, end_with)

@@ -209,15 +209,7 @@ class FlowStep(nn.Module):
 
 
 class Glow(nn.Module):
-    """Levels of flow steps. After each level except the last, the second half of the features is split off.
-
-    Args:
-        width: Width D, divisible by 2 to the power of `levels`.
-        levels: Number of levels.
-        depth: Number of flow steps per level.
-        hidden: Width of the couplings' networks.
-        generator: Random generator of the initial weights.
-    """
+    """Levels of flow steps. After each level except the last, the second half of the features is split off."""
 
     def __init__(self, width: int, levels: int, depth: int, hidden: int, generator: torch.Generator) -> None:
         super().__init__()

@@ -98,24 +98,14 @@ _TRANSFORMER_CONFIGS = [
 
 @dataclass(frozen=True)
 class _Saved:
-    """Settings of a saved model.
-
-    Args:
-        transformer: Directory or name of the transformers model.
-        pooling: Saved pooling.
-        first_layer_index: Index of the first layer in "first_last".
-        dense: Directories of the layers after the pooling.
-        max_length: Saved maximum number of tokens.
-        convolutions: Directory of the convolutions before the pooling, and their activation.
-        normalizes: Whether the embeddings are scaled to length 1.
-    """
+    """Settings of a saved model."""
 
     transformer: Path | str
     pooling: str | None = None
     first_layer_index: int = 0
     dense: tuple[Path, ...] = ()
     max_length: int | None = None
-    convolutions: tuple[Path, str] | None = None
+    convolutions: tuple[Path, str] | None = None  # directory and activation
     normalizes: bool = False
 
 

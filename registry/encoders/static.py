@@ -24,13 +24,7 @@ WEIGHTS = "model.safetensors"
 
 
 class StaticAverage(TokenAverage):
-    """Encoder that averages the vectors of a sentence's tokens, as `StaticEmbedding` of sentence-transformers does.
-
-    Args:
-        model: Directory or name of the tokenizer.
-        table: Vectors (V, D) of all token IDs.
-        frozen: Whether the vectors are not trained.
-    """
+    """Encoder that averages the vectors of a sentence's tokens, as `StaticEmbedding` of sentence-transformers does."""
 
     vocabulary: BareVocabulary
 

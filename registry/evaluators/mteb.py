@@ -206,12 +206,7 @@ class Mteb(Evaluator):
 
 
 class MtebModel:
-    """An encoder with the interface `mteb.models.EncoderProtocol`.
-
-    Args:
-        encode: Encoder.
-        task: Name of the task, for messages.
-    """
+    """An encoder with the interface `mteb.models.EncoderProtocol`."""
 
     def __init__(self, encode: Encode, task: str) -> None:
         self._encode = encode

@@ -157,12 +157,7 @@ class ReplacedTokenDetection(Loss):
 
 
 class Discriminator(nn.Module):
-    """A complete second encoder with two scores per token: original and replaced.
-
-    Args:
-        model: Initial checkpoint.
-        pads: Whether padding gets valid scores.
-    """
+    """A complete second encoder with two scores per token: original and replaced."""
 
     def __init__(self, model: str, pads: bool = True) -> None:
         super().__init__()
@@ -201,17 +196,7 @@ class Discriminator(nn.Module):
 
 
 class FrozenGenerator(Component, nn.Module):
-    """Scores of every id at every place. It is not trained, loaded by name, and excluded from checkpoints.
-
-    Args:
-        model: Masked language model.
-        head: "checkpoint" for its own prediction head, or "embeddings" for the product of last layer and word
-            embeddings.
-        dropout: Whether it uses dropout in training.
-
-    Raises:
-        MissingError: If `head` is "checkpoint" and the checkpoint has no prediction head.
-    """
+    """Scores of every id at every place. It is not trained, loaded by name, and excluded from checkpoints."""
 
     stateful: ClassVar[bool] = False
 

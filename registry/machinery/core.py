@@ -73,19 +73,21 @@ class Entry(Generic[T]):
 
         return docstring(self.cls)
 
-    @property
+    @cached_property
     def resources(self) -> dict[str, Resource]:
         """Parameter → resource, for parameters that name a model, a data set or a file."""
-        from registry.machinery.signature import resources
+        from registry.machinery.signature import marked
+        from registry.types import Resource
 
-        return resources(self.parameters)
+        return marked(self.parameters, Resource)
 
-    @property
+    @cached_property
     def packages(self) -> dict[str, Package]:
         """Parameter → package, for parameters that require an optional package."""
-        from registry.machinery.signature import packages
+        from registry.machinery.signature import marked
+        from registry.types import Package
 
-        return packages(self.parameters)
+        return marked(self.parameters, Package)
 
     def build(
         self,
@@ -197,7 +199,7 @@ class Names(Generic[E]):
                     self.broken[f"{distribution} ({point.value})"] = why
                 finally:
                     _loading = outer
-        plugins.load_new(registered)
+        plugins.load_new()
 
     def _import_package(self) -> None:
         """Import the entries of this package, if they are not in the module of the registry."""
@@ -280,7 +282,7 @@ class Registry(Names[Entry[T]], Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         """Return whether a component exists. Its module has its name, and with plug-ins, all modules are imported."""
-        plugins.load_new(registered)
+        plugins.load_new()
         module, alone = f"registry.{self.kind}.{name}", not self._points and name.isidentifier()
         if name not in self._entries and alone and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
@@ -396,6 +398,3 @@ ALL: tuple[Names[Any], ...] = (*REGISTRIES, POOLINGS)
 def registered() -> dict[tuple[str, str], Any]:
     """Return kind and name → entry of all components and poolings."""
     return {(names.kind, entry.name): entry for names in ALL for entry in names}
-
-
-"""Everything that a plug-in file can register."""

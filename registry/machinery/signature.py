@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from functools import cache
 from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,9 +24,7 @@ from registry.types import (
     Loss,
     NamesAView,
     Negatives,
-    Package,
     Reference,
-    Resource,
 )
 
 Mark = TypeVar("Mark")
@@ -157,19 +154,8 @@ def _declaring(cls: type) -> list[type]:
     return found
 
 
-@cache
-def resources(parameters: type[Parameters]) -> dict[str, Resource]:
-    """Return parameter → resource, for parameters that name a model, a data set or a file."""
-    return _marked(parameters, Resource)
-
-
-@cache
-def packages(parameters: type[Parameters]) -> dict[str, Package]:
-    """Return parameter → package, for parameters that require an optional package."""
-    return _marked(parameters, Package)
-
-
-def _marked(parameters: type[Parameters], mark: type[Mark]) -> dict[str, Mark]:
+def marked(parameters: type[Parameters], mark: type[Mark]) -> dict[str, Mark]:
+    """Return parameter → its mark of a type, for parameters that have one."""
     fields = parameters.model_fields.items()
     found = {name: _mark((field.annotation, *field.metadata), mark) for name, field in fields}
     return {name: one for name, one in found.items() if one is not None}

@@ -29,13 +29,7 @@ BUILDERS = ("parquet", "json", "csv", "text")
 
 @dataclass(frozen=True)
 class HubFiles:
-    """The files of one split and their format.
-
-    Args:
-        builder: Builder of `datasets`.
-        options: Settings of the builder from the repository's card.
-        paths: Local files.
-    """
+    """The files of one split and their format."""
 
     builder: str
     options: Mapping[str, Any]
