@@ -32,7 +32,6 @@ from cse_cli.recipe.parse import leaves
 from cse_cli.recipe.study import MOST_SEEDS
 from registry.errors import CseError
 from registry.machinery import plugins
-from registry.machinery.core import registered
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -54,7 +53,7 @@ def plugin(file: str | Path) -> None:
         CseError: If it does not exist, cannot be imported, or registers no component.
     """
     plugins.add(file)
-    plugins.load(Path(file).expanduser().absolute(), registered)
+    plugins.load(Path(file).expanduser().absolute())
 
 
 def load_recipe(

@@ -26,11 +26,7 @@ def downloads() -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a directory and its parents. Only the owner can read the state directory.
-
-    Raises:
-        OSError: If it cannot be created.
-    """
+    """Create a directory and its parents. Only the owner can read the state directory."""
     home = state_directory()
     if folder.is_relative_to(home):
         home.mkdir(0o700, parents=True, exist_ok=True)

@@ -53,11 +53,7 @@ class Prompts:
         return next(((name, self.named[name]) for name in candidates if name in self.named), ("", ""))
 
     def replaced(self, given: Mapping[str, str]) -> Prompts:
-        """Return the prompts with those of a user. If there are some, other names of the model are not used.
-
-        Args:
-            given: "all", "query" or "document" → name or text of the prompt for these sentences.
-        """
+        """Return the prompts with those of a user. If there are some, other names of the model are not used."""
         if not given:
             return self
         texts = {kind: self.named.get(text, text) for kind, text in given.items()}
@@ -87,9 +83,6 @@ def parse_prompts(given: Sequence[str]) -> dict[str, str]:
 
     Args:
         given: Names or texts of prompts for all sentences, or "query=…" and "document=…" for one side.
-
-    Raises:
-        CseError: If two prompts are for the same sentences.
     """
     found: dict[str, str] = {}
     for each in given:

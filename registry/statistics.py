@@ -83,14 +83,7 @@ def spearman_interval(
 
 
 def resampled_spearman(gold: Floats, predicted: Sequence[Floats], resamples: int, rng: np.random.Generator) -> Floats:
-    """Return (methods, resamples) Spearman's ρ of resampled pairs. All methods have the same resamples.
-
-    Args:
-        gold: (n,) gold scores.
-        predicted: (n,) scores of each method, in the order of `gold`.
-        resamples: Number of resamples of n pairs.
-        rng: Random generator.
-    """
+    """Return (methods, resamples) Spearman's ρ of resampled pairs. All methods have the same resamples."""
     size = len(gold)
     orders = [_Order(values) for values in (gold, *predicted)]
     width = max(1, CELLS // max(size, 1))
@@ -112,9 +105,7 @@ def spearman(gold: Floats, predicted: Sequence[Floats]) -> Floats:
 def _of_orders(orders: Sequence[_Order], counts: Floats) -> Floats:
     """Return (methods, b) ρ of resamples that contain pair i `counts[i]` times, 0 if one side is constant.
 
-    Args:
-        orders: Orders of the gold scores and of each method's scores.
-        counts: (n, b) counts. All columns have the same sum.
+    All columns of `counts` (n, b) have the same sum.
     """
     gold, *methods = orders
     ranks, squares = gold.ranks(counts)
@@ -139,11 +130,7 @@ class _Order:
         self.tied = len(self.starts) < len(values)
 
     def ranks(self, counts: Floats) -> tuple[Floats, Floats]:
-        """Return (n, b) ranks minus their mean, in this order, and (b,) the sum of their squares.
-
-        Args:
-            counts: (n, b) counts of each pair.
-        """
+        """Return (n, b) ranks minus their mean, in this order, and (b,) the sum of their squares."""
         drawn = counts[self.order]
         if self.tied:
             drawn = np.add.reduceat(drawn, self.starts, axis=0)

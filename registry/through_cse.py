@@ -21,12 +21,7 @@ from registry.vocabulary import in_evaluation
 
 
 class CseEncoder(InputModule):  # type: ignore[misc]
-    """Only module of a `SentenceTransformer`. It encodes as evaluation does, and is not for training.
-
-    Args:
-        encoder: Encoder.
-        max_seq_length: Maximum number of tokens per sentence.
-    """
+    """Only module of a `SentenceTransformer`. It encodes as evaluation does, and is not for training."""
 
     def __init__(self, encoder: Encoder, max_seq_length: int) -> None:
         super().__init__()

@@ -249,11 +249,7 @@ class HubVocabulary:
         return frozenset(number for token, number in known.items() if token.startswith(mark))
 
     def id_of(self, token: str) -> int:
-        """Return the ID of a token.
-
-        Raises:
-            CseError: If the token does not exist.
-        """
+        """Return the ID of a token."""
         found = self.tokenizer.convert_tokens_to_ids(token)
         if found is None or (found == self.tokenizer.unk_token_id and token != self.tokenizer.unk_token):
             raise CseError(
@@ -307,11 +303,7 @@ class HubVocabulary:
         return found
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
-        """Return padded tokens with the special tokens and segments of the model.
-
-        Raises:
-            CseError: If the vocabulary has a template, and a sample is a pair.
-        """
+        """Return padded tokens with the special tokens and segments of the model."""
         rows, types = [], []
         for piece in pieces:
             if piece.second is None:
@@ -409,11 +401,7 @@ class HubVocabulary:
 
 
 class BareVocabulary(HubVocabulary):
-    """Tokenizer without special tokens around a sentence.
-
-    Args:
-        model: Name or directory of a model.
-    """
+    """Tokenizer without special tokens around a sentence."""
 
     framed = False
     form = "bare"
@@ -436,11 +424,6 @@ class JoinedVocabulary(HubVocabulary):
     """Tokenizer that reads template and sentence as one text.
 
     Sub-words can cross the borders of the sentence, so `Tokens.text` is not set.
-
-    Args:
-        model: Name or directory of a model.
-        template: Template of `HubVocabulary`.
-        end_with: Rule of `ended` for evaluation, or None.
     """
 
     form = "joined"

@@ -48,15 +48,10 @@ CURVES = ("train/loss", "dev/spearman")
 
 @dataclass
 class Question:
-    """A command that is started again and again until it has done everything.
+    """A command that is started again and again until it has done everything."""
 
-    Args:
-        kind: "run", "group", "study" or "search".
-        arguments: Arguments of `cse`.
-    """
-
-    kind: str
-    arguments: tuple[str, ...]
+    kind: str  # "run", "group", "study" or "search"
+    arguments: tuple[str, ...]  # of `cse`
     is_done: bool = False
 
     def start(self, *more: str) -> Forked:
@@ -172,23 +167,14 @@ pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(S
 
 @dataclass
 class World:
-    """One state directory with everything that is asked for in it.
-
-    Args:
-        asked: For what.
-        disk: Where the state directory lies.
-        chance: Draws what happens, and when.
-        counts: Of what has happened, in all worlds.
-        port: Of the tracking server; None for a database in the state directory.
-        seconds: That a run takes, among the others; measured by `finish` where it is not given.
-    """
+    """One state directory with everything that is asked for in it."""
 
     asked: Sequence[Question]
     disk: Disk
-    chance: random.Random
-    counts: Counter[str]
-    port: int | None = None
-    seconds: float = 0.0
+    chance: random.Random  # draws what happens, and when
+    counts: Counter[str]  # of what has happened, in all worlds
+    port: int | None = None  # of the tracking server; None for a database in the state directory
+    seconds: float = 0.0  # that a run takes, among the others; measured by `finish` where it is not given
     faults: list[str] = field(default_factory=list)
     _at_work: list[Forked] = field(default_factory=list)
     _server: ExitStack = field(default_factory=ExitStack)
@@ -299,8 +285,6 @@ def behind() -> Iterator[str]:
     from mlflow import MlflowClient
 
     from cse_cli.mirrors.mlflow import uri
-    from cse_cli.runs.events import read_history
-    from cse_cli.runs.index import all_runs
 
     client = MlflowClient(tracking_uri=uri())
     there = {
@@ -316,7 +300,7 @@ def behind() -> Iterator[str]:
         mirrored = there[run.run_id]
         if mirrored.info.status == "RUNNING":
             yield f"run {run.run_id} ({run.state}) is RUNNING in the tracking store"
-        for name in ("train/loss", "dev/spearman"):
+        for name in CURVES:
             sent = sorted((point.step, point.value) for point in client.get_metric_history(mirrored.info.run_id, name))
             if sent != sorted(read_history(run.about.path).metrics.get(name, {}).items()):
                 yield f"{name} of run {run.run_id} differs in the tracking store"

@@ -113,17 +113,11 @@ MEASURED = re.compile(rf'^ *"({_KEYS}|\w+_per_second)": .*\n', re.MULTILINE)
 
 
 class File(NamedTuple):
-    """A file, how it is read, and what it is.
+    """A file, how it is read, and what it is."""
 
-    Args:
-        path: Below the folder of the test.
-        commands: Of `cse`, one after the other: the last one's output counts.
-        is_input: Whether damage may make other input of it.
-    """
-
-    path: str
-    commands: tuple[tuple[str, ...], ...]
-    is_input: bool = False
+    path: str  # below the folder of the test
+    commands: tuple[tuple[str, ...], ...]  # of `cse`, one after the other: the last one's output counts
+    is_input: bool = False  # whether damage may make other input of it
 
 
 class Seen(NamedTuple):

@@ -61,11 +61,7 @@ class Fgsm(Augmenter, nn.Module):
         self._notices: list[str] = []
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
-        """Return the moved embeddings.
-
-        Raises:
-            CseError: If the view `of` does not exist or is embedded later.
-        """
+        """Return the moved embeddings."""
         vectors = embedded.vectors
         if self.mode == "stale":
             vectors = self._with_gradient(vectors, view, step)
@@ -146,14 +142,7 @@ def share_coarse(values: Tensor, epsilon: float) -> float:
 
 
 def describe_loss(epsilon: float, vectors: Tensor, direction: Tensor, running: torch.dtype) -> str | None:
-    """Return a warning if `epsilon` is too small for the precision of the run, or None.
-
-    Args:
-        epsilon: Size of the change.
-        vectors: (B, L, W) token embeddings.
-        direction: (B, L, W) −1, 0 or 1. Elements with 0 are not counted.
-        running: Precision of the run.
-    """
+    """Return a warning if `epsilon` is too small for the precision of the run, or None."""
     changed = direction != 0
     values = vectors.float()[changed]
     changes = epsilon * direction.float()[changed]

@@ -66,11 +66,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
         self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's
 
     def bind(self, encoder: Encoder) -> None:
-        """Match the width of the view's encoder.
-
-        Raises:
-            CseError: If the token embeddings of the two models differ in width.
-        """
+        """Match the width of the view's encoder."""
         if not self.foreign.fit_width(encoder.width):
             widths = " or ".join(map(str, self.foreign.widths))
             source = getattr(encoder, "model", type(encoder).__name__)
@@ -83,11 +79,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
         self._encoder = (encoder,)
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the mixed embeddings before dropout, and the mask that `mask` selects.
-
-        Raises:
-            CseError: If the batch has no translations.
-        """
+        """Return the mixed embeddings before dropout, and the mask that `mask` selects."""
         if self.rate == 1:
             return embedded
         tokens = embedded.tokens

@@ -43,11 +43,7 @@ class MaskNestedSpan(Augmenter):
         self._mask = 0
 
     def bind(self, encoder: Encoder) -> None:
-        """Read the ID of the mask token.
-
-        Raises:
-            CseError: If the vocabulary has no mask token.
-        """
+        """Read the ID of the mask token."""
         if encoder.vocabulary.mask is None:
             raise CseError(
                 "mask_nested_span: the encoder's tokenizer has no mask token",

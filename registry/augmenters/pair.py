@@ -50,11 +50,7 @@ class Pair(Augmenter):
         self.limit = encoder.max_length
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return each sample with a second segment.
-
-        Raises:
-            CseError: If a sample already has a second segment, or the batch has only one row.
-        """
+        """Return each sample with a second segment."""
         if any(sample.pair is not None for sample in samples):
             raise CseError(
                 "pair: the sentences of the view are already pairs",
@@ -66,11 +62,7 @@ class Pair(Augmenter):
         return [replace(s, pair=samples[k].text, joint=joint) for s, k in zip(samples, partners, strict=True)]
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
-        """Return the tokens unchanged after checking their number.
-
-        Raises:
-            CseError: If a pair is longer than the maximum input length.
-        """
+        """Return the tokens unchanged after checking their number."""
         if self.limit is not None and tokens.length > self.limit:
             raise CseError(
                 f"pair: a pair has {tokens.length} tokens, but the maximum input length of the encoder is {self.limit}",

@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 def another_row(place: int, rows: int, rng: Random) -> int:
-    """Return a random row other than `place`.
-
-    Raises:
-        CseError: If the batch has only one row.
-    """
+    """Return a random row other than `place`."""
     if rows < 2:
         raise CseError(
             "another sentence of the batch is required, but the batch has only one row",
@@ -30,11 +26,7 @@ def another_row(place: int, rows: int, rng: Random) -> int:
 
 
 def text_of(sample: Sample, segment: Segment) -> str:
-    """Return the text of a segment.
-
-    Raises:
-        CseError: If the sample has no second segment.
-    """
+    """Return the text of a segment."""
     return sample.text if segment == "first" else _present(sample.pair)
 
 
@@ -44,11 +36,7 @@ def with_text(sample: Sample, segment: Segment, text: str) -> Sample:
 
 
 def pieces_of(pieces: Pieces, segment: Segment) -> tuple[int, ...]:
-    """Return the sub-words of a segment.
-
-    Raises:
-        CseError: If the pieces have no second segment.
-    """
+    """Return the sub-words of a segment."""
     return pieces.first if segment == "first" else _present(pieces.second)
 
 

@@ -61,11 +61,7 @@ class ReplaceAntonyms(Augmenter):
         self.seen = self.fallen_back = 0
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return the samples with a changed segment.
-
-        Raises:
-            CseError: If a sample has no second segment, or the batch has no other sentence for the fallback.
-        """
+        """Return the samples with a changed segment."""
         return [self._changed(place, samples, rng) for place in range(len(samples))]
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:

@@ -51,11 +51,7 @@ class ReplaceSubwords(Augmenter):
         self._ids = tuple(each for each in range(vocabulary.size) if each not in vocabulary.specials)
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return the pieces with a changed segment.
-
-        Raises:
-            CseError: If the pieces have no second segment.
-        """
+        """Return the pieces with a changed segment."""
         segment = self.segment
         return [with_pieces(each, segment, self._changed(pieces_of(each, segment), rng)) for each in pieces]
 

@@ -96,11 +96,7 @@ class Adjusted(Encoder):
         return self.of.embed(tokens)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:  # noqa: ARG002 - the hook's form
-        """Raise an error, because an adjustment applies to finished embeddings only.
-
-        Raises:
-            CseError: Always.
-        """
+        """Raise an error, because an adjustment applies to finished embeddings only."""
         raise CseError(
             f"views cannot use the encoder '{self.method}': it only post-processes embeddings",
             "use the encoder of its `of` in the views, and this encoder in [evaluate] encoder",
@@ -108,11 +104,7 @@ class Adjusted(Encoder):
         )
 
     def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D') adjusted embeddings of the other encoder, in single precision under autocast too.
-
-        Raises:
-            CseError: If the adjustment is not fitted.
-        """
+        """Return the (B, D') adjusted embeddings of the other encoder, in single precision under autocast too."""
         return self._adjusted(self.of.encode_for_eval(tokens, embeddings))
 
     @property
@@ -137,11 +129,7 @@ class Adjusted(Encoder):
             return self.adjust(vectors.float())
 
     def fit(self, encode: Encode, target: Sequence[str]) -> None:
-        """Fit the adjustment to the data set, or to `target` if `fit_on` is "target".
-
-        Raises:
-            CseError: If the data set has fewer than two sentences.
-        """
+        """Fit the adjustment to the data set, or to `target` if `fit_on` is "target"."""
         self._fitting = True
         try:
             self.fit_vectors(lambda: self._vectors(encode, target))
@@ -202,11 +190,7 @@ class Adjusted(Encoder):
         raise NotImplementedError
 
     def fit_vectors(self, vectors: Vectors) -> None:
-        """Fit to all chunks of embeddings. Do nothing if there are fewer than two embeddings.
-
-        Args:
-            vectors: Function that yields the chunks from the first one at each call.
-        """
+        """Fit to all chunks of embeddings. Do nothing if there are fewer than two embeddings."""
         raise NotImplementedError
 
     def tensors(self) -> Mapping[str, Tensor]:

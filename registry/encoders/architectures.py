@@ -112,11 +112,7 @@ def embedded(model: Any, vectors: Tensor) -> Iterator[None]:
 
 
 def blocks(model: Any) -> Sequence[nn.Module]:
-    """Return the model's blocks in forward order.
-
-    Raises:
-        CseError: If the model has no single list of its blocks.
-    """
+    """Return the model's blocks in forward order."""
     count = int(model.config.num_hidden_layers)
     for part in model.modules():
         if isinstance(part, nn.ModuleList) and len(part) == count:
@@ -125,11 +121,7 @@ def blocks(model: Any) -> Sequence[nn.Module]:
 
 
 def attentions(model: Any) -> list[nn.Module]:
-    """Return the attention of each block, which returns its weights in the "eager" implementation.
-
-    Raises:
-        CseError: If they are unknown.
-    """
+    """Return the attention of each block, which returns its weights in the "eager" implementation."""
     parts = PARTS.get(model.config.model_type)
     if parts is None or not (model.is_backend_compatible() and parts.attention in _parts_of_block(model)):
         action = "set model to a BERT or Llama checkpoint, or to ModernBERT with transformers 5.1 or later"
@@ -144,13 +136,7 @@ def head_outputs(
 ) -> list[nn.Module]:
     """Return the module of each block that gets the concatenated attention heads.
 
-    Args:
-        model: Transformers model.
-        what: Parameter or encoder that needs them, for the error.
-        action: Next step without them, for the error.
-
-    Raises:
-        CseError: If they are unknown.
+    `what` and `action` are for the error.
     """
     parts = PARTS.get(model.config.model_type)
     if parts is None or parts.output not in _parts_of_block(model):
@@ -166,11 +152,6 @@ def rates(model_config: Any, dropout: float, scope: str) -> dict[str, float]:
     """Return the configuration values that replace the dropout rates of a scope.
 
     The dropout at the end of an embedding layer that the encoder applies itself is not among them.
-
-    Args:
-        model_config: Configuration of transformers.
-        dropout: Rate.
-        scope: "all", "embedding", "hidden" (all except attention weights) or "attention".
     """
     names: tuple[str, ...] = {
         "all": (*EMBEDDING_RATES, *HIDDEN_RATES, *ATTENTION_RATES, SINGLE_RATE),
@@ -186,12 +167,7 @@ def states(model: Any, vectors: Tensor, rows: Rows, all_states: bool, pack: Pack
 
     The last state includes the model's final normalization.
 
-    Args:
-        model: Transformers model.
-        vectors: Output (B, L, W) of the embedding layer.
-        rows: Mask and positions. Padding can be on either side.
-        all_states: Whether to return the states of all layers.
-        pack: Sentences of a packed batch (1, T, W).
+    Padding can be on either side.
     """
     known = inspect.signature(model.forward).parameters
     given: dict[str, Any] = {"attention_mask": rows.mask, "position_ids": rows.positions, "use_cache": False}
@@ -205,16 +181,7 @@ def states(model: Any, vectors: Tensor, rows: Rows, all_states: bool, pack: Pack
 
 
 def prepended(blocks: tuple[int, int], tokens: Tokens, placeholder: int) -> Prepended:
-    """Return the replacement of the first placeholder's state by the last token's state.
-
-    Args:
-        blocks: Indices a and b of the blocks before which the state is replaced, from a to b − 1.
-        tokens: Input of the model.
-        placeholder: ID of the placeholder.
-
-    Raises:
-        CseError: If a row has no placeholder.
-    """
+    """Return the replacement of the first placeholder's state by the last token's state."""
     found = (tokens.ids == placeholder) & (tokens.mask == 1)
     if not bool(found.any(dim=1).all()):
         raise CseError(

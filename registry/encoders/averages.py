@@ -18,13 +18,7 @@ from registry.types import Encoder
 
 
 class TokenAverage(Encoder):
-    """Encoder that averages the vectors of a sentence's tokens.
-
-    Args:
-        vocabulary: Tokenizer without special tokens.
-        table: Vectors (V, D) of the token IDs.
-        frozen: Whether the vectors are not trained.
-    """
+    """Encoder that averages the vectors of a sentence's tokens."""
 
     def __init__(self, vocabulary: Vocabulary, table: Tensor, frozen: bool) -> None:
         super().__init__()
@@ -47,11 +41,7 @@ class TokenAverage(Encoder):
 
 
 def read_counts(path: Path) -> dict[str, int]:
-    """Return word → count of a text file with one word and its number of occurrences per line.
-
-    Raises:
-        CseError: If a line has another form.
-    """
+    """Return word → count of a text file with one word and its number of occurrences per line."""
     counts = {}
     for number, line in lines(path):
         word, _, count = line.strip().rpartition(" ")
@@ -77,12 +67,7 @@ def zipf(count: int, first: int = 1) -> Tensor:
 
 
 def inverse_frequency(probabilities: Tensor, smoothing: float) -> Tensor:
-    """Return the weights a/(a + p) of tokens with probabilities p (SIF, Arora et al. 2017).
-
-    Args:
-        probabilities: Probabilities p of the tokens.
-        smoothing: Constant a.
-    """
+    """Return the weights a/(a + p) of tokens with probabilities p (SIF, Arora et al. 2017)."""
     return smoothing / (smoothing + probabilities)
 
 

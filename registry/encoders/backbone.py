@@ -31,18 +31,7 @@ Scope = Literal["all", "embedding", "hidden", "attention"]
 
 
 def load(name: str, random_weights: bool, dtype: WeightType, rate: float | None, scope: Scope) -> tuple[Any, nn.Module]:
-    """Return a model and the dropout at the end of its embedding layer.
-
-    Args:
-        name: Directory or name of the model.
-        random_weights: Whether the weights are random.
-        dtype: Type of the weights.
-        rate: Dropout rate of the scope. Default: those of the checkpoint.
-        scope: Parts with this rate.
-
-    Raises:
-        CseError: If the model has no dropout of this scope, or is not supported.
-    """
+    """Return a model and the dropout at the end of its embedding layer."""
     rates: dict[str, Any] = {} if rate is None else architectures.rates(load_config(name), rate, scope)
     model = load_model(name, random_weights=random_weights, dtype=dtype, **rates)
     dropout = open_halves(model)
@@ -60,11 +49,7 @@ def load(name: str, random_weights: bool, dtype: WeightType, rate: float | None,
 
 
 def open_halves(model: Any) -> nn.Module:
-    """Prepare a model and return the dropout at the end of its embedding layer. Augmenters act before it.
-
-    Raises:
-        CseError: If the halves do not compute the same as the model's own `forward`, or padding changes the states.
-    """
+    """Prepare a model and return the dropout at the end of its embedding layer. Augmenters act before it."""
     split = is_split(model)
     dropout = take_dropout(model)
     model.cse_split = split and _halves_agree(model)
@@ -162,11 +147,7 @@ def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padd
 
 
 def freeze(model: nn.Module, prefixes: list[str]) -> None:
-    """Disable the gradient of every weight in these submodules.
-
-    Raises:
-        CseError: If a submodule does not exist.
-    """
+    """Disable the gradient of every weight in these submodules."""
     known = {name for name, _ in model.named_modules() if name}
     for prefix in prefixes:
         if prefix not in known:
@@ -206,12 +187,7 @@ def set_attention(model: Any, attention: Attention | None) -> Attention:
     For a batch without padding, transformers makes no mask for bidirectional attention. Then the configuration or the
     decoder's modules decide, depending on the release. This function sets both.
 
-    Args:
-        model: Transformers model.
-        attention: Attention to set. Default: the attention of the checkpoint.
-
-    Raises:
-        CseError: If the model attends in another way.
+    None keeps the attention of the checkpoint.
     """
     if is_split(model) and not getattr(model.config, "is_decoder", False) and attention != "causal":
         return "bidirectional"
@@ -267,11 +243,7 @@ def _halves_agree(model: Any) -> bool:
 
 @torch.no_grad()
 def _verify_padding(model: Any) -> None:
-    """Check that the states of a sentence are the same with and without padding.
-
-    Raises:
-        CseError: If they differ.
-    """
+    """Check that the states of a sentence are the same with and without padding."""
     tokens = example(model, padded=True)
     tokens.mask[1, 3:] = 0
     ids = tokens.ids.masked_fill(tokens.mask == 0, getattr(model.config, "pad_token_id", None) or 0)
@@ -287,9 +259,6 @@ def _verify(model: Any) -> None:
     """Check that the model gives the same states for token vectors and positions as for token IDs.
 
     Also stores whether it gives the same states in a packed batch, for `runs_packed`.
-
-    Raises:
-        CseError: If the states differ, or if the model does not run on token vectors.
     """
     tokens = example(model, padded=True)
     tokens.mask[1, 3:] = 0

@@ -102,14 +102,7 @@ def states_and_attentions(
     Rows are not packed and blocks are not compiled. Each of these blocks needs B·H·L² more numbers in memory. The
     weights of padding are exactly 0.
 
-    Args:
-        model: Transformers model with known `architectures.attentions`.
-        vectors: See `run_blocks`.
-        rows: See `run_blocks`.
-        all_states: See `run_blocks`.
-        blocks: Indices of the blocks, from 0, in ascending order.
-        mini_batch_size: See `run_blocks`.
-        heads: See `run_blocks`.
+    `blocks` are indices from 0 in ascending order.
     """
 
     def run(vectors: Tensor, rows: Rows) -> list[Tensor]:

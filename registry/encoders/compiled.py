@@ -32,11 +32,6 @@ class CompiledBlocks:
 
     Rows are padded to a multiple of `length`, so that most batches have the same shape. Each version first runs forward
     and backward on zeros. After the first failure, a warning is printed and nothing is compiled.
-
-    Args:
-        model: Transformers model.
-        length: Multiple of tokens to which rows are padded.
-        warn: Function that is called with the reason if the compilation fails.
     """
 
     def __init__(self, model: Any, length: int, warn: Callable[[str], None]) -> None:

@@ -60,11 +60,7 @@ class ComponentRemoval(LinearAdjustment):
         return weight, torch.zeros_like(moments.mean)
 
     def check(self, vectors: Tensor) -> None:
-        """Check a chunk of embeddings.
-
-        Raises:
-            CseError: If no direction would remain.
-        """
+        """Check a chunk of embeddings."""
         if self.components >= vectors.shape[1]:
             raise CseError(
                 f"component_removal: components = {self.components} removes all {vectors.shape[1]} directions",

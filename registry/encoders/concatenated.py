@@ -118,12 +118,7 @@ class _SideBySide(TwoEncoders):
 
 @dataclass(frozen=True)
 class _Columns:
-    """An `Encode` that returns some columns of another one's embeddings.
-
-    Args:
-        encode: The other one.
-        columns: The columns.
-    """
+    """An `Encode` that returns some columns of another one's embeddings."""
 
     encode: Encode
     columns: slice

@@ -33,14 +33,7 @@ _BETWEEN = -1
 
 
 class PairedVocabulary(JoinedVocabulary):
-    """Tokenizer that puts each sentence into two templates. A row contains the tokens of both.
-
-    Args:
-        model: Name or directory of a model.
-        template: Template of `JoinedVocabulary`.
-        auxiliary: Template whose tokens `pad` puts into `Tokens.side`.
-        end_with: Rule of `ended` for evaluation, or None.
-    """
+    """Tokenizer that puts each sentence into two templates. A row contains the tokens of both."""
 
     def __init__(self, model: str, template: str, auxiliary: str, end_with: Ending | None = None) -> None:
         super().__init__(model, template, end_with)
@@ -174,11 +167,7 @@ class ContrastivePromptingEncoder(TransformerEncoder):
 
     @contextmanager
     def _steered(self, tokens: Tokens) -> Iterator[None]:
-        """Change the attention heads of the last token in one block.
-
-        Raises:
-            CseError: If the tokens have no auxiliary prompt, as in training.
-        """
+        """Change the attention heads of the last token in one block."""
         if AUXILIARY not in tokens.side:
             raise CseError(
                 "contrastive_prompting is only for evaluation",

@@ -12,14 +12,7 @@ Activation = Literal["relu", "none"]
 
 
 class Convolutions(nn.Module):
-    """One-dimensional convolutions with several windows in parallel, which give local features for each token.
-
-    Args:
-        states: Width of the states.
-        windows: Odd numbers of tokens, one for each convolution.
-        channels: Number of features of each convolution.
-        activation: Activation after the convolutions.
-    """
+    """One-dimensional convolutions with several windows in parallel, which give local features for each token."""
 
     def __init__(self, states: int, windows: Sequence[int], channels: int, activation: Activation) -> None:
         super().__init__()

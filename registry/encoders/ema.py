@@ -187,11 +187,7 @@ class Ema(CopiedEncoder):
         return {"decay": self._latest}
 
     def _draw_weights(self, of: Encoder) -> None:
-        """Replace the weights that the copy has from the checkpoint by random ones of the same architecture.
-
-        Raises:
-            CseError: If `of` is not built from a model of transformers, or the copy shares all its weights.
-        """
+        """Replace the weights that the copy has from the checkpoint by random ones of the same architecture."""
         name = getattr(of, "model", None)
         drawn = {} if name is None else dict(load_model(name, random_weights=True).named_parameters(prefix="backbone"))
         shared = {id(parameter) for parameter in of.parameters()}
@@ -207,11 +203,7 @@ class Ema(CopiedEncoder):
                 mine.copy_(drawn[path])
 
     def _train(self, names: Sequence[str], share: Sequence[str]) -> None:
-        """Enable the gradient of some heads of the copy.
-
-        Raises:
-            CseError: If a head is not a head of the copy, or if no gradient reaches it.
-        """
+        """Enable the gradient of some heads of the copy."""
         own = {name: head for name, head in heads_of(self.target).items() if name not in share}
         for name in names:
             if name not in own:
@@ -240,9 +232,6 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
         of: Encoder with loaded weights and attached heads.
         share: Parts that are not copied. The copy contains the same modules, which stay trainable.
         without: Heads that the copy does not have.
-
-    Raises:
-        CseError: If a part does not exist, or if the remaining heads do not fit together.
     """
     heads = heads_of(of)
     known = dict(heads.items())

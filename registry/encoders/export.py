@@ -150,14 +150,7 @@ def drafted(folder: Path) -> Iterator[Path]:
 
 
 def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
-    """Add a dense layer Wx + b to the end of an export.
-
-    Args:
-        folder: Directory from `export_transformer`.
-        weight: Matrix W (out, width).
-        bias: Vector b (out,).
-        note: Description of the layer for the model card.
-    """
+    """Add a dense layer Wx + b to the end of an export."""
     modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
     added = _module(len(modules), "Dense")
     _write_dense(weight, bias, "Identity", folder / added["path"])
@@ -286,10 +279,7 @@ def write_card(folder: Path, settings: Mapping[str, Any], prompts: Prompts, note
 def usage(name: str, prompts: Prompts, *, native: bool = True) -> str:
     """Return the part of a model card that shows how sentence-transformers encodes, with which prompts.
 
-    Args:
-        name: Directory or repository of the model.
-        prompts: Prompts of the model.
-        native: Whether sentence-transformers opens the model without cse.
+    `native`: sentence-transformers opens the model without cse.
     """
     opened = f'SentenceTransformer("{name}"{"" if native else ", trust_remote_code=True"})'
     sides = [side for side in SIDES if prompts.choose(side)[1] != prompts.choose()[1]]

@@ -209,15 +209,7 @@ class FlowStep(nn.Module):
 
 
 class Glow(nn.Module):
-    """Levels of flow steps. After each level except the last, the second half of the features is split off.
-
-    Args:
-        width: Width D, divisible by 2 to the power of `levels`.
-        levels: Number of levels.
-        depth: Number of flow steps per level.
-        hidden: Width of the couplings' networks.
-        generator: Random generator of the initial weights.
-    """
+    """Levels of flow steps. After each level except the last, the second half of the features is split off."""
 
     def __init__(self, width: int, levels: int, depth: int, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -277,17 +269,6 @@ def minimize(
     the batch's pairs. Adam is invariant to this factor, but the clipping is not.
 
     Source: BERT-flow's code (`run_siamese.py`, `optimization_bert_flow.py`).
-
-    Args:
-        glow: Flow.
-        batches: Batches (B, D) of embeddings.
-        learning_rate: Learning rate of AdamW without bias correction, constant after the warm-up.
-        warmup_steps: Number of steps of the linear warm-up.
-        weight_decay: Decoupled weight decay of every weight.
-        initialize: Whether the first batch initializes the actnorms.
-
-    Raises:
-        RunFailedError: If the loss is not finite.
     """
     weights = tuple(glow.parameters())
     optimizer = EarlierAdamW(weights, bias_correction=False, lr=learning_rate, eps=1e-6, weight_decay=weight_decay)

@@ -38,10 +38,6 @@ def dropout(states: Tensor, rate: float) -> Tensor:
     """Return the values times m / (1 − p), where m is 0 with probability p and otherwise 1.
 
     p is the rate rounded to a multiple of 1/32768. Four values share one random number of 64 bits.
-
-    Args:
-        states: Values in bf16 or fp32.
-        rate: Dropout rate, less than 1.
     """
     dropped: Tensor = _Dropout.apply(states, rate)  # type: ignore[no-untyped-call]
     return dropped

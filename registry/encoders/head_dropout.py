@@ -21,11 +21,6 @@ class HeadDropout(nn.Dropout):
 
     Source: DropHead (Zhou et al. 2020), in the form of Mirror-BERT's code (`drophead.py`), which divides by zero if a
     block loses all its heads.
-
-    Args:
-        rate: Probability p.
-        blocks: Number of blocks K.
-        heads: Number of heads H.
     """
 
     def __init__(self, rate: float, blocks: int, heads: int) -> None:

@@ -45,11 +45,7 @@ class LibraryEncoder(Encoder):
         return ", ".join(type(module).__name__ for module in self.model)
 
     def encode_texts(self, texts: Sequence[str], max_length: int, prompt: str, side: Side | None) -> Tensor:
-        """Return (n, D) embeddings. A router receives the side.
-
-        Raises:
-            CseError: If the model needs a side and has no default route.
-        """
+        """Return (n, D) embeddings. A router receives the side."""
         if self.max_length is not None:
             self.model.max_seq_length = max_length
         task = {"task": side} if side is not None and self.routed else {}
@@ -69,11 +65,7 @@ class LibraryEncoder(Encoder):
 
 
 def open_with_library(folder: Path) -> tuple[LibraryEncoder, int]:
-    """Return the model in a directory, opened by sentence-transformers, and its maximum number of tokens.
-
-    Raises:
-        MissingError: If sentence-transformers is not installed, or too old.
-    """
+    """Return the model in a directory, opened by sentence-transformers, and its maximum number of tokens."""
     if find_spec("sentence_transformers") is None or int(version("sentence-transformers").partition(".")[0]) < OLDEST:
         raise MissingError(
             f"the model in {folder} requires sentence-transformers {OLDEST} or newer, which is not installed",

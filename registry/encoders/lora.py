@@ -15,17 +15,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def configured(rank: int | None, alpha: int | None, dropout: float | None) -> Any:
-    """Return the configuration of `peft` for matrices of a rank, or None without a rank.
-
-    Args:
-        rank: Rank r.
-        alpha: Numerator α of the factor α/r. Default: r.
-        dropout: Dropout rate of the input of the matrices. Default: 0.
-
-    Raises:
-        CseError: If another parameter is set without a rank.
-        MissingError: If `peft` is not installed.
-    """
+    """Return the configuration of `peft` for matrices of a rank, or None without a rank."""
     if rank is None:
         if alpha is not None or dropout is not None:
             raise CseError(
@@ -60,14 +50,7 @@ def add_low_rank(model: Any, config: Any) -> None:
 
 
 def save(model: Any, config: Any, origin: str, folder: Path) -> None:
-    """Write the trained matrices to `adapter/`, which `PeftModel.from_pretrained` loads on top of the original model.
-
-    Args:
-        model: Model with matrices.
-        config: Configuration of `peft`.
-        origin: Name of the original model.
-        folder: Directory of the export.
-    """
+    """Write the trained matrices to `adapter/`, which `PeftModel.from_pretrained` loads onto the original model."""
     target = folder / ADAPTER
     target.mkdir(exist_ok=True)
     config.base_model_name_or_path = origin

@@ -155,14 +155,7 @@ class Pack:
     positions: Tensor | None = None
 
     def attend(self, states: Sequence[Tensor], dropout: float, scaling: float | None, span: Span = ALL) -> Tensor:
-        """Return the output (T, H, E) of attention within each sentence.
-
-        Args:
-            states: Queries, keys and values (T, H, E).
-            dropout: Dropout rate of the attention weights.
-            scaling: Factor of the scores. Default: 1/√E.
-            span: Positions of its sentence that a token attends to.
-        """
+        """Return the output (T, H, E) of attention within each sentence."""
         made = []
         for group, *parts in zip(self.groups, *map(self._split, states), strict=True):
             rows = [group.rows(part) for part in parts]

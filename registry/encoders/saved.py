@@ -98,24 +98,14 @@ _TRANSFORMER_CONFIGS = [
 
 @dataclass(frozen=True)
 class _Saved:
-    """Settings of a saved model.
-
-    Args:
-        transformer: Directory or name of the transformers model.
-        pooling: Saved pooling.
-        first_layer_index: Index of the first layer in "first_last".
-        dense: Directories of the layers after the pooling.
-        max_length: Saved maximum number of tokens.
-        convolutions: Directory of the convolutions before the pooling, and their activation.
-        normalizes: Whether the embeddings are scaled to length 1.
-    """
+    """Settings of a saved model."""
 
     transformer: Path | str
     pooling: str | None = None
     first_layer_index: int = 0
     dense: tuple[Path, ...] = ()
     max_length: int | None = None
-    convolutions: tuple[Path, str] | None = None
+    convolutions: tuple[Path, str] | None = None  # directory and activation
     normalizes: bool = False
 
 
@@ -143,11 +133,6 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
             "avg_first_last" the first block and the last. Default for a plain transformers model: "cls", for a decoder
             "last".
         template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
-
-    Raises:
-        CseError: If the model has settings or modules that neither cse nor sentence-transformers supports, or a pooling
-            or template is given that they do not support.
-        MissingError: If the model is not on this machine and cannot be downloaded.
     """
     check_pooling(pooling)
     first = _FIRST_LAYERS.get(pooling or "")
@@ -265,11 +250,7 @@ def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: 
 
 
 def _convolutional(saved: _Saved, given: dict[str, Any]) -> ConvolutionalEncoder:
-    """Return the encoder with its saved convolutions.
-
-    Raises:
-        CseError: If the pooling uses more than one layer.
-    """
+    """Return the encoder with its saved convolutions."""
     assert saved.convolutions is not None
     if given["pooling"] not in get_args(OnePooling):
         raise CseError(
@@ -300,12 +281,7 @@ def _read_export(folder: Path, settings: dict[str, Any]) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order.
-
-    Raises:
-        _UnsupportedError: If it has other modules, settings or values.
-        CseError: If a module is not part of sentence-transformers, or its directory is outside of this one.
-    """
+    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order."""
     _settings(folder / PROMPTS, "model")
     kinds, paths = [], []
     for module in _json(folder / MODULES):
@@ -371,12 +347,7 @@ def own_pooling(folder: Path) -> str | None:
 
 
 def _fixed(folder: Path) -> FixedDense:
-    """Return a Dense module of sentence-transformers as a head.
-
-    Raises:
-        CseError: If the module is not tanh(Wx + b) or Wx + b.
-        MissingError: If the weights do not exist.
-    """
+    """Return a Dense module of sentence-transformers as a head."""
     name = str(_settings(folder / "config.json", "Dense").get("activation_function"))
     if not re.fullmatch(r"torch\.nn\.(modules\.(activation|linear)\.)?(Tanh|Identity)", name):
         raise _UnsupportedError(

@@ -24,13 +24,7 @@ WEIGHTS = "model.safetensors"
 
 
 class StaticAverage(TokenAverage):
-    """Encoder that averages the vectors of a sentence's tokens, as `StaticEmbedding` of sentence-transformers does.
-
-    Args:
-        model: Directory or name of the tokenizer.
-        table: Vectors (V, D) of all token IDs.
-        frozen: Whether the vectors are not trained.
-    """
+    """Encoder that averages the vectors of a sentence's tokens, as `StaticEmbedding` of sentence-transformers does."""
 
     vocabulary: BareVocabulary
 
@@ -154,9 +148,6 @@ def principal(vectors: Tensor, count: int) -> Tensor:
     """Return the coordinates (n, count) of vectors (n, D) minus their mean along the directions of most variance.
 
     Of the coordinates along each direction, the one with the largest absolute value is positive.
-
-    Raises:
-        CseError: If there are fewer directions.
     """
     if count > min(vectors.shape):
         raise CseError(

@@ -220,11 +220,7 @@ class TransformerEncoder(Encoder):
 
     @classmethod
     def check_settings(cls, given: Mapping[str, Any]) -> None:
-        """Check parameters that depend only on each other.
-
-        Raises:
-            CseError: If they do not fit together.
-        """
+        """Check parameters that depend only on each other."""
         poolings = given["pooling"], given["eval_pooling"] or given["pooling"]
         _check_templates(given, poolings)
         lora.configured(given["lora_rank"], given["lora_alpha"], given["lora_dropout"])
@@ -259,11 +255,7 @@ class TransformerEncoder(Encoder):
         return is_split(self.backbone)
 
     def attach(self, heads: Mapping[str, Head]) -> None:
-        """Add training heads after the pooling, in order.
-
-        Raises:
-            CseError: If `head_at_eval` is set, and there is no head or one that an export cannot contain.
-        """
+        """Add training heads after the pooling, in order."""
         if self.head_at_eval and not heads:
             raise CseError(
                 "head_at_eval = true has no effect, because the encoder has no heads",
@@ -285,11 +277,7 @@ class TransformerEncoder(Encoder):
         self.hidden_read, self.mini_batch_size = hidden_read or self.reads_all_tokens, mini_batch_size
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks.
-
-        Raises:
-            CseError: If the weights of this architecture are unknown, or a block does not exist.
-        """
+        """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks."""
         if not self.has_attentions:
             super().keep_attentions(blocks)
         if self.checkpointing:
@@ -308,11 +296,7 @@ class TransformerEncoder(Encoder):
         self.attentions_read = sorted(blocks)
 
     def keep_layers(self) -> None:
-        """Make `encode` return the pooled states of every block.
-
-        Raises:
-            CseError: If something other than the pooling changes the states of the last block.
-        """
+        """Make `encode` return the pooled states of every block."""
         if (
             self.denoise is not None
             or self.layer is not None
@@ -332,11 +316,7 @@ class TransformerEncoder(Encoder):
         return halves.embed_layer(self.backbone, tokens, padding_index=self.attend_padding)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Apply dropout, blocks, pooling and training heads.
-
-        Raises:
-            CseError: If the encoder has several templates.
-        """
+        """Apply dropout, blocks, pooling and training heads."""
         if len(self.templates) > 1:
             raise CseError(
                 f"training cannot average the embeddings of {len(self.templates)} templates",
@@ -378,11 +358,7 @@ class TransformerEncoder(Encoder):
         return self._headed(pooled, ())
 
     def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D) embeddings for evaluation, without dropout and training-only heads.
-
-        Raises:
-            CseError: If the encoder has several templates and `embeddings` is given.
-        """
+        """Return the (B, D) embeddings for evaluation, without dropout and training-only heads."""
         if embeddings is not None and len(self.templates) > 1:
             raise CseError(
                 f"a view has word embeddings of one template, but the encoder has {len(self.templates)} templates",

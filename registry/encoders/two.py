@@ -24,13 +24,6 @@ class TwoEncoders(Encoder):
 
     Both read the same sub-words. If only one of them uses the special tokens around a sentence, the other one ignores
     these tokens. Checkpoints contain the two encoders under their own names. Heads are not supported.
-
-    Args:
-        first: First encoder. The recipe declares it before this one.
-        second: Second encoder.
-
-    Raises:
-        CseError: If the two encoders have different tokenizers.
     """
 
     stateful: ClassVar[bool] = False

@@ -46,11 +46,7 @@ class LinearAdjustment(Adjusted):
         raise NotImplementedError
 
     def check(self, vectors: Tensor) -> None:
-        """Check a chunk of embeddings.
-
-        Raises:
-            RunFailedError: If it contains NaN or infinity.
-        """
+        """Raise `RunFailedError` if embeddings contain NaN or infinity."""
         if not vectors.isfinite().all():
             raise RunFailedError(
                 f"{self.method}: the embeddings of the encoder contain NaN or infinity",
@@ -136,11 +132,7 @@ class Whitening(LinearAdjustment):
         return whitening(mean, moments.covariance(), k, self.eps, self.strength)
 
     def check(self, vectors: Tensor) -> None:
-        """Check a chunk of embeddings.
-
-        Raises:
-            CseError: If there are fewer directions than `k`.
-        """
+        """Raise `RunFailedError` if embeddings contain NaN or infinity."""
         width = vectors.shape[1]
         if self.k is not None and self.k > width:
             raise CseError(
@@ -152,11 +144,7 @@ class Whitening(LinearAdjustment):
 
 
 def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float, strength: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return weight (k, D) and bias (k,) of x' = weight·x + bias.
-
-    Raises:
-        CseError: If a direction has no variance and `eps` is 0.
-    """
+    """Return weight (k, D) and bias (k,) of x' = weight·x + bias."""
     directions, variances, _ = torch.linalg.svd(covariance)
     variances = variances.clamp(min=eps * float(variances[0]))[:k]
     if float(variances[-1]) <= 0:

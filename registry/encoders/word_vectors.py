@@ -187,11 +187,7 @@ class WordVocabulary:
         return frozenset()
 
     def id_of(self, token: str) -> int:
-        """Return the ID of a word.
-
-        Raises:
-            CseError: If the word has no vector.
-        """
+        """Return the ID of a word."""
         if token not in self._places:
             raise CseError(
                 f"the file of word vectors does not contain the word '{token}'",
@@ -269,9 +265,6 @@ def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
             integers, the number of words and D, is skipped. A word can contain spaces, because the last D fields are
             the numbers. Of a repeated word, the first line counts. Or a `.npy` table next to a `.parquet` file.
         limit: Maximum number of words.
-
-    Raises:
-        CseError: If a line has another format.
     """
     words: dict[str, None] = {}
     table = array("f")

@@ -71,10 +71,6 @@ def read_labeled(name: str, limit: int | None = None) -> Labeled:
     """Return every split of a labeled data set, sorted by number of words and label, because folds depend on the order.
 
     With `limit`, each split has about this many rows, the same number of each label.
-
-    Raises:
-        CseError: If a split has fewer than two labels.
-        MissingError: If the data set is not on this machine and cannot be downloaded.
     """
     splits, labels, texts, start = {}, [], [], 0
     for split in catalog.entry(name).splits:

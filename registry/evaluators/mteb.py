@@ -129,11 +129,7 @@ class Mteb(Evaluator):
             return str(task.metadata.revision)
 
     def _task(self) -> Any:
-        """Return a new task object, so that each call draws the same random numbers.
-
-        Raises:
-            CseError: If the task, split or language does not exist.
-        """
+        """Return a new task object, so that each call draws the same random numbers."""
         import mteb
 
         if self.benchmark is not None:
@@ -210,12 +206,7 @@ class Mteb(Evaluator):
 
 
 class MtebModel:
-    """An encoder with the interface `mteb.models.EncoderProtocol`.
-
-    Args:
-        encode: Encoder.
-        task: Name of the task, for messages.
-    """
+    """An encoder with the interface `mteb.models.EncoderProtocol`."""
 
     def __init__(self, encode: Encode, task: str) -> None:
         self._encode = encode
@@ -229,17 +220,7 @@ class MtebModel:
         prompt_type: Any = None,
         **about: Any,  # noqa: ARG002
     ) -> np.ndarray[Any, Any]:
-        """Return (n, D) embeddings of the texts of all batches, with the prompts of the encoder for the task.
-
-        Args:
-            inputs: Batches.
-            task_metadata: Name and type of the task.
-            prompt_type: Side of the texts in retrieval, or None.
-            about: Other arguments of mteb.
-
-        Raises:
-            CseError: If the task contains other data than texts.
-        """
+        """Return (n, D) embeddings of the texts of all batches, with the prompts of the encoder for the task."""
         texts: list[str] = []
         for batch in inputs:
             if "text" not in batch:

@@ -137,9 +137,6 @@ def mutual_information(first: Tensor, second: Tensor, size: int, temperature: fl
         second: (n, D) h*. Row i corresponds to row i of `first`.
         size: Number N of rows in a chunk.
         temperature: Temperature τ.
-
-    Raises:
-        CseError: If there are fewer rows than `size`.
     """
     if len(first) < size:
         raise CseError(

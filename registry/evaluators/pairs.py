@@ -100,12 +100,7 @@ class PairVectors:
     second: Tensor
 
     def counts(self, how: Counted, pairs: Tensor | None = None) -> Tensor:
-        """Return (m,) double: the number of times that each sentence counts.
-
-        Args:
-            how: Counting of repeated sentences.
-            pairs: (n,) whether each pair is used. Default: all.
-        """
+        """Return (m,) double: the number of times that each sentence counts."""
         chosen = slice(None) if pairs is None else pairs
         rows = torch.cat([self.first[chosen], self.second[chosen]])
         found = torch.bincount(rows, minlength=len(self.vectors)).double()

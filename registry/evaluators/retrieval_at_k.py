@@ -122,11 +122,7 @@ class RetrievalAtK(PairEvaluator):
         return catalog.read_columns(self.dataset, self.split, self.columns) if self.own is None else self.own.pairs
 
     def _questions(self) -> Questions:
-        """Return the queries and candidates of the pairs.
-
-        Raises:
-            CseError: If no score reaches `min_score`, or there is only one candidate.
-        """
+        """Return the queries and candidates of the pairs."""
         pairs = self.pairs()
         candidates = {text: place for place, text in enumerate(dict.fromkeys(one_line(pair.second) for pair in pairs))}
         right: dict[str, set[int]] = {}

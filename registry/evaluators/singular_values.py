@@ -79,14 +79,7 @@ class SingularValues(PairEvaluator):
 
 
 def spectrum(rows: Tensor, counts: Tensor, center: bool, chunk: int = CHUNK) -> Tensor:
-    """Return the singular values, largest first, of the matrix with row i repeated `counts[i]` times.
-
-    Args:
-        rows: (m, D) double.
-        counts: (m,) double.
-        center: Subtract the mean of the repeated rows.
-        chunk: Number of rows of a chunk.
-    """
+    """Return the singular values, largest first, of the matrix with row i repeated `counts[i]` times."""
     if center:
         rows = rows - (counts @ rows) / counts.sum()
     # A row repeated n times adds as much to the Gram matrix as √n times the row.

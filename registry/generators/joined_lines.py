@@ -34,11 +34,7 @@ class JoinedLines(RowGenerator):
         self.sources, self.lines = sources, lines
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:  # noqa: ARG002 - the hook's form
-        """Yield `text`, the same for every split, because the sources are not divided again.
-
-        Raises:
-            MissingError: If a source is not on this machine and cannot be downloaded.
-        """
+        """Yield `text`, the same for every split, because the sources are not divided again."""
         for written in self.sources:
             texts = (row["text"] for row in open_text(*dataset_and_split(written)))
             while len(group := list(islice(texts, self.lines))) == self.lines:

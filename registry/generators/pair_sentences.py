@@ -31,11 +31,7 @@ class PairSentences(RowGenerator):
         self.sources = sources
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:  # noqa: ARG002 - the hook's form
-        """Yield `text`, the same for every split, because the sources are not divided again.
-
-        Raises:
-            MissingError: If a source is not on this machine and cannot be downloaded.
-        """
+        """Yield `text`, the same for every split, because the sources are not divided again."""
         for written in self.sources:
             for pair in read_pairs(*dataset_and_split(written)):
                 yield {"text": pair.first}

@@ -81,16 +81,7 @@ def make_instruction(
 ) -> Instruction:
     """Return the instruction that makes a model translate between two languages.
 
-    Args:
-        model: Name of the model, for messages.
-        config: transformers configuration of the model.
-        tokenizer: Tokenizer of the model.
-        source: Language of the sentences, or None if it is unknown.
-        target: Language to translate into, or None if the model has only one.
-        prefix: String before every sentence, given by the user. It replaces the default.
-
-    Raises:
-        CseError: If the model does not support a language, or needs one.
+    A `prefix` of the user replaces the default. A model with only one target needs no `target`.
     """
     if hasattr(tokenizer, "src_lang"):  # M2M100, NLLB, mBART
         if hasattr(tokenizer, "lang_code_to_id"):

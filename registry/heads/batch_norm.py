@@ -49,9 +49,6 @@ class BatchNorm(nn.Module):
         Args:
             rows: (B, D) stacked rows of several views.
             groups: View and number of rows, in order. Empty if all rows belong to one view.
-
-        Raises:
-            CseError: If statistics cover one row only, or a view in `together` does not exist.
         """
         exact = at_least_single(rows)
         if not self.training:
@@ -112,11 +109,7 @@ class BatchNorm(nn.Module):
 
 
 def named(together: Together) -> Literal["all"] | list[list[str]]:
-    """Return the groups of views that share statistics.
-
-    Raises:
-        CseError: If a view appears twice.
-    """
+    """Return the groups of views that share statistics."""
     if together == "all":
         return "all"
     names = [each for each in together if isinstance(each, str)]

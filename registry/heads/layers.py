@@ -54,13 +54,7 @@ class Dense(Head):
 
 
 class FixedDense(Dense):
-    """Dense layer saved with a model.
-
-    Args:
-        weight: Weight W, (out, width).
-        bias: Bias b, (out,).
-        activation: "Tanh" or "Identity".
-    """
+    """Dense layer saved with a model."""
 
     def __init__(self, weight: Tensor, bias: Tensor, activation: Literal["Tanh", "Identity"]) -> None:
         super().__init__(activation)

@@ -49,12 +49,7 @@ class Pooler(Dense):
         self.initial = initial
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Create the layer, which keeps the width.
-
-        Raises:
-            CseError: If the checkpoint's pooler has another width.
-            MissingError: If the checkpoint has no pooler.
-        """
+        """Create the layer, which keeps the width."""
         super().fit(width, encoder)
         if self.initial == "random":
             return width
@@ -72,12 +67,7 @@ class Pooler(Dense):
 
 
 def checkpoint_pooler(encoder: Encoder) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of the pooler in the encoder's checkpoint.
-
-    Raises:
-        CseError: If the encoder has no checkpoint.
-        MissingError: If the checkpoint has no pooler.
-    """
+    """Return weight and bias of the pooler in the encoder's checkpoint."""
     model = getattr(encoder, "model", None)
     if not isinstance(model, str):
         raise CseError(

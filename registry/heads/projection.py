@@ -49,11 +49,7 @@ class Projection(Head):
         self.layers, self.width, self.dropout = layers, width, dropout
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Create the layers.
-
-        Raises:
-            CseError: If `width` differs from the input width and there are no layers.
-        """
+        """Create the layers."""
         out = width if self.width is None else self.width
         if self.layers == 0 and out != width:
             raise CseError(

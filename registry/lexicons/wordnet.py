@@ -34,15 +34,7 @@ def shipped() -> Antonyms:
 
 
 def installed(folder: Path) -> Antonyms:
-    """Return the antonyms of an installed WordNet.
-
-    Args:
-        folder: Directory of `data.noun`, `data.verb`, `data.adj` and `data.adv`.
-
-    Raises:
-        MissingError: If a file does not exist.
-        CseError: If a file is not in WordNet's format.
-    """
+    """Return the antonyms of an installed WordNet."""
     missing = [name for name in FILES.values() if not (folder / name).is_file()]
     if missing:
         raise MissingError(

@@ -54,11 +54,7 @@ class DotClassification(Loss):
         self.negatives, self.pairs, self.reduction = negatives, pairs, reduction
 
     def forward(self, anchor: Sentences, positive: Sentences) -> Tensor:
-        """Return the loss of the batch.
-
-        Raises:
-            CseError: If `pairs` is "separate" and the batch has fewer than three rows.
-        """
+        """Return the loss of the batch."""
         rows, apart = len(anchor), self.pairs == "separate"
         if apart and rows < 3:
             raise CseError(

@@ -48,11 +48,7 @@ class JensenShannonInformation(Loss):
     """
 
     def forward(self, anchor: Encoded) -> Tensor:
-        """Return the loss of this device. The mean over devices is the loss of the whole batch.
-
-        Raises:
-            CseError: If features and sentence embeddings differ in width.
-        """
+        """Return the loss of this device. The mean over devices is the loss of the whole batch."""
         if anchor.hidden.shape[-1] != anchor.sentence.shape[-1]:
             raise CseError(
                 f"jensen_shannon_information: token features have {anchor.hidden.shape[-1]} dimensions, sentence "

@@ -138,11 +138,7 @@ class MaskedLanguageModeling(Loss):
             self._notices = [f"masked_language_modeling: model {model!r} has no prediction head, a random one is used"]
 
     def _own_matrix(self, model: Any) -> None:
-        """Copy the decoder matrix of a causal language model if it differs from the input embeddings.
-
-        Raises:
-            CseError: If the decoder has a bias.
-        """
+        """Copy the decoder matrix of a causal language model if it differs from the input embeddings."""
         decoder = model.get_output_embeddings()
         if decoder.bias is not None:
             raise CseError(
@@ -155,11 +151,7 @@ class MaskedLanguageModeling(Loss):
 
 
 def _hidden(view: Encoded, shift: int) -> tuple[Tensor, Tensor]:
-    """Return the states `shift` places before the masked tokens, and the original ids.
-
-    Raises:
-        CseError: If the view has no masked tokens.
-    """
+    """Return the states `shift` places before the masked tokens, and the original ids."""
     targets = view.tokens.targets
     if targets is None:
         raise CseError(
@@ -205,11 +197,7 @@ class LanguageHead(nn.Module):
 
     @torch.no_grad()
     def copy_from(self, model: Any) -> None:
-        """Copy the weights of the head of a transformers masked language model.
-
-        Raises:
-            CseError: If the head is not one dense layer, one norm and a decoder.
-        """
+        """Copy the weights of the head of a transformers masked language model."""
         decoder = model.get_output_embeddings()
         inside = {id(part) for part in model.base_model.modules()}
         rest = [part for part in model.modules() if id(part) not in inside and part is not decoder]

@@ -36,11 +36,7 @@ class NTXentMeans(SymmetricContrast):
     """
 
     def forward(self, anchors: tuple[Sentences, ...], positives: tuple[Sentences, ...], negatives: Negatives) -> Tensor:
-        """Return the loss of the batch.
-
-        Raises:
-            CseError: If the number of positive views is not a multiple of the number of anchor views.
-        """
+        """Return the loss of the batch."""
         share, left = divmod(len(positives), len(anchors))
         if left or not share:
             raise CseError(

@@ -102,12 +102,7 @@ class Reconstruction(Loss):
         return self.predict.notices()
 
     def _decoded(self, states: Tensor, vectors: Tensor) -> Tensor:
-        """Return (B, L, D) last states of the decoder, with causal attention.
-
-        Args:
-            states: (B, L, D) input of the first block.
-            vectors: (B, D) embeddings for the cross-attention.
-        """
+        """Return (B, L, D) last states of the decoder, with causal attention."""
         backbone = self._backbone[0]
         length = states.shape[1]
         before = torch.ones(length, length, dtype=torch.bool, device=states.device).tril()[None, None]

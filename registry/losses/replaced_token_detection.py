@@ -157,12 +157,7 @@ class ReplacedTokenDetection(Loss):
 
 
 class Discriminator(nn.Module):
-    """A complete second encoder with two scores per token: original and replaced.
-
-    Args:
-        model: Initial checkpoint.
-        pads: Whether padding gets valid scores.
-    """
+    """A complete second encoder with two scores per token: original and replaced."""
 
     def __init__(self, model: str, pads: bool = True) -> None:
         super().__init__()
@@ -176,11 +171,7 @@ class Discriminator(nn.Module):
         self.train()
 
     def require_width(self, width: int) -> None:
-        """Check that sentence embeddings have the width of the token vectors.
-
-        Raises:
-            CseError: If the widths differ.
-        """
+        """Check that sentence embeddings have the width of the token vectors."""
         if width != self.width:
             raise CseError(
                 f"replaced_token_detection: sentence embeddings have {width} dimensions, token vectors of "
@@ -205,17 +196,7 @@ class Discriminator(nn.Module):
 
 
 class FrozenGenerator(Component, nn.Module):
-    """Scores of every id at every place. It is not trained, loaded by name, and excluded from checkpoints.
-
-    Args:
-        model: Masked language model.
-        head: "checkpoint" for its own prediction head, or "embeddings" for the product of last layer and word
-            embeddings.
-        dropout: Whether it uses dropout in training.
-
-    Raises:
-        MissingError: If `head` is "checkpoint" and the checkpoint has no prediction head.
-    """
+    """Scores of every id at every place. It is not trained, loaded by name, and excluded from checkpoints."""
 
     stateful: ClassVar[bool] = False
 
@@ -250,9 +231,6 @@ class FrozenGenerator(Component, nn.Module):
         Args:
             ids: (B, L) partly masked ids.
             tokens: Tokens with the mask and segments of the ids.
-
-        Raises:
-            CseError: If there are more tokens than positions.
         """
         if tokens.length > self.longest:
             raise CseError(
@@ -274,9 +252,6 @@ def require_same_ids(model: str, encoder: Encoder) -> None:
     """Check that a model and the encoder give every token the same id.
 
     Digests of whole tokenizers would reject DistilBERT for BERT, which differ in segments, not in ids.
-
-    Raises:
-        CseError: If the ids differ.
     """
     other, own = HubVocabulary(model), encoder.vocabulary
     tokenizer = getattr(own, "tokenizer", None)

@@ -124,13 +124,7 @@ class SideLanguageModel(Loss):
 
 
 class FrozenLayers(Component, nn.Module):
-    """Frozen copy of the lower layers of a transformers model. It is not trained, and excluded from checkpoints.
-
-    Args:
-        backbone: Model to copy.
-        layers: Number of layers. 0 keeps only the embedding layer.
-        dropout: Dropout after the embedding layer, if the copy uses dropout in training. Default: no dropout.
-    """
+    """Frozen copy of the lower layers of a transformers model. It is not trained, and excluded from checkpoints."""
 
     stateful: ClassVar[bool] = False
 

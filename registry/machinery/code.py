@@ -23,9 +23,6 @@ def code_version(component: Any) -> str:
     """Return the version of a component's code.
 
     A class or function without a file, for example in a notebook, has the SHA-256 of its source.
-
-    Args:
-        component: Class of the component, or function of a pooling.
     """
     name = component.__module__
     if name.partition(".")[0] == OWN:

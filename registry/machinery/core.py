@@ -73,19 +73,21 @@ class Entry(Generic[T]):
 
         return docstring(self.cls)
 
-    @property
+    @cached_property
     def resources(self) -> dict[str, Resource]:
         """Parameter → resource, for parameters that name a model, a data set or a file."""
-        from registry.machinery.signature import resources
+        from registry.machinery.signature import marked
+        from registry.types import Resource
 
-        return resources(self.parameters)
+        return marked(self.parameters, Resource)
 
-    @property
+    @cached_property
     def packages(self) -> dict[str, Package]:
         """Parameter → package, for parameters that require an optional package."""
-        from registry.machinery.signature import packages
+        from registry.machinery.signature import marked
+        from registry.types import Package
 
-        return packages(self.parameters)
+        return marked(self.parameters, Package)
 
     def build(
         self,
@@ -99,10 +101,6 @@ class Entry(Generic[T]):
             values: Validated parameters, or parameter → value, where other parameters have their defaults.
             encoders: Name → encoder, for parameters that name one.
             losses: Name → loss, for parameters that name one.
-
-        Raises:
-            CseError: If a value is not valid.
-            UnknownNameError: If an encoder or a loss does not exist.
         """
         try:
             arguments = values if isinstance(values, self.parameters) else self.parameters(**dict(values))
@@ -155,12 +153,7 @@ class Names(Generic[E]):
         return self.kind.removesuffix("s") if not self.kind.endswith("ses") else self.kind.removesuffix("es")
 
     def __getitem__(self, name: str) -> E:
-        """Return an entry.
-
-        Raises:
-            UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
-            RegistrationError: If two plug-ins use the name.
-        """
+        """Return an entry."""
         if name not in self:
             known = f"use one of {', '.join(sorted(self._entries))}"
             failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
@@ -191,11 +184,7 @@ class Names(Generic[E]):
         return sorted(self._entries)
 
     def scan(self) -> None:
-        """Import all modules of this kind and all plug-ins, once.
-
-        Raises:
-            CseError: If a plug-in file cannot be loaded.
-        """
+        """Import all modules of this kind and all plug-ins, once."""
         global _loading
         if not self._scanned:
             self._import_package()
@@ -210,7 +199,7 @@ class Names(Generic[E]):
                     self.broken[f"{distribution} ({point.value})"] = why
                 finally:
                     _loading = outer
-        plugins.load_new(registered)
+        plugins.load_new()
 
     def _import_package(self) -> None:
         """Import the entries of this package, if they are not in the module of the registry."""
@@ -228,9 +217,6 @@ class Registry(Names[Entry[T]], Generic[T]):
 
         Args:
             name: Name in recipes, in lower case.
-
-        Raises:
-            RegistrationError: If the name is used, the base class is wrong, or the signature is not a declaration.
         """
         check_name(self.singular, name)
 
@@ -296,7 +282,7 @@ class Registry(Names[Entry[T]], Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         """Return whether a component exists. Its module has its name, and with plug-ins, all modules are imported."""
-        plugins.load_new(registered)
+        plugins.load_new()
         module, alone = f"registry.{self.kind}.{name}", not self._points and name.isidentifier()
         if name not in self._entries and alone and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
@@ -367,9 +353,6 @@ class Poolings(Names[Pooling]):
         Args:
             name: Name in recipes, in lower case.
             layers: Layers whose states the function receives.
-
-        Raises:
-            RegistrationError: If the name is not valid or used, or the function has no docstring.
         """
         check_name(self.singular, name)
 
@@ -415,6 +398,3 @@ ALL: tuple[Names[Any], ...] = (*REGISTRIES, POOLINGS)
 def registered() -> dict[tuple[str, str], Any]:
     """Return kind and name → entry of all components and poolings."""
     return {(names.kind, entry.name): entry for names in ALL for entry in names}
-
-
-"""Everything that a plug-in file can register."""

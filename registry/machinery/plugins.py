@@ -13,11 +13,10 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from registry.errors import CseError, suggestion
 
@@ -48,11 +47,7 @@ def named() -> list[str]:
 
 
 def add(file: str | Path) -> None:
-    """Name a plug-in file. It is loaded before the next look-up of a component.
-
-    Raises:
-        CseError: If the file does not exist, or its name is not that of a new module.
-    """
+    """Name a plug-in file. It is loaded before the next look-up of a component."""
     path = Path(file).expanduser().absolute()
     if not path.is_file() or path.suffix != ".py":
         near = suggestion(path.name, [other.name for other in path.parent.glob("*.py")])
@@ -71,31 +66,21 @@ def add(file: str | Path) -> None:
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*named(), str(path)]))
 
 
-Registered = Callable[[], Mapping[tuple[str, str], Any]]
-"""Function that returns kind and name → entry of everything that is registered, with all built-in components."""
-
-
-def load_new(registered: Registered) -> None:
-    """Load the plug-in files that are not loaded yet.
-
-    Raises:
-        CseError: If a file cannot be imported, or registers no component.
-    """
+def load_new() -> None:
+    """Load the plug-in files that are not loaded yet."""
     for path in named():
         if path not in _loaded and path not in _loading:
-            load(Path(path), registered)
+            load(Path(path))
 
 
-def load(path: Path, registered: Registered) -> None:
-    """Import a plug-in file, again if it is loaded.
-
-    Raises:
-        CseError: If it cannot be imported, or registers no component.
-    """
+def load(path: Path) -> None:
+    """Import a plug-in file, again if it is loaded."""
     if not path.is_file():
         raise CseError(
             f"plug-in '{path}' does not exist", f"restore it, or correct {VARIABLE}", code="plugin.missing_file"
         )
+    from registry.machinery.core import registered  # which loads the files that are named
+
     _loading.append(str(path))
     try:
         before = registered()  # built-in names first: the plug-in is refused if it uses one

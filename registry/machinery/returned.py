@@ -29,14 +29,7 @@ def place(function: Callable[..., Any]) -> str:
 def refuse(what: str, function: Callable[..., Any], wrong: str, action: str) -> NoReturn:
     """Raise the error for a wrong result.
 
-    Args:
-        what: Component or function in words.
-        function: Function that returned it.
-        wrong: What it returned, after "returned".
-        action: Next action.
-
-    Raises:
-        PartError: Always.
+    `wrong` is what it returned.
     """
     raise PartError(f"{what} returned {wrong}: {place(function)}", action, code="part.invalid_result")
 
@@ -51,11 +44,7 @@ def _named(component: object, hook: str) -> tuple[str, Callable[..., Any]]:
 
 
 def items(component: object, hook: str, given: object, kind: type, rows: int) -> None:
-    """Check that a hook returned a list with one object of a type for each row of the batch.
-
-    Raises:
-        PartError: If it returned something else.
-    """
+    """Check that a hook returned a list with one object of a type for each row of the batch."""
     action = f"return a list with one {kind.__name__} for each of the {rows} rows, in the same order"
     if not isinstance(given, Sequence):
         refuse(*_named(component, hook), type(given).__name__, action)
@@ -65,41 +54,25 @@ def items(component: object, hook: str, given: object, kind: type, rows: int) ->
 
 
 def count(component: object, hook: str, rows: int, expected: int) -> None:
-    """Check the number of rows that a hook returned.
-
-    Raises:
-        PartError: If it differs.
-    """
+    """Check the number of rows that a hook returned."""
     if rows != expected:
         refuse(*_named(component, hook), f"{rows} rows for {expected}", "return one row for each, in the same order")
 
 
 def instance(component: object, hook: str, given: object, kind: type) -> None:
-    """Check that a hook returned an object of a type.
-
-    Raises:
-        PartError: If it returned something else.
-    """
+    """Check that a hook returned an object of a type."""
     if not isinstance(given, kind):
         refuse(*_named(component, hook), type(given).__name__, f"return {kind.__name__}")
 
 
 def shape(component: object, hook: str, given: object, *sizes: int | None) -> None:
-    """Check that a hook of a component returned a floating-point tensor of a shape. None is any size.
-
-    Raises:
-        PartError: If it returned something else.
-    """
+    """Check that a hook of a component returned a floating-point tensor of a shape. None is any size."""
     if not _fits(given, sizes):
         refuse(*_named(component, hook), *_difference(given, sizes))
 
 
 def shape_of(what: str, function: Callable[..., Any], given: object, *sizes: int | None) -> None:
-    """Check the result of a function, such as a pooling, as `shape` does.
-
-    Raises:
-        PartError: If it returned something else.
-    """
+    """Check the result of a function, such as a pooling, as `shape` does."""
     if not _fits(given, sizes):
         refuse(what, function, *_difference(given, sizes))
 
@@ -119,11 +92,7 @@ def _difference(given: object, sizes: Sequence[int | None]) -> tuple[str, str]:
 
 
 def scores(evaluator: Evaluator, given: object) -> None:
-    """Check that an evaluator returned a finite number for each metric that it declares.
-
-    Raises:
-        PartError: If it returned something else.
-    """
+    """Check that an evaluator returned a finite number for each metric that it declares."""
     hook, metrics = "__call__", evaluator.returned_metrics()
     action = f"return a dictionary with a number for each of its metrics: {', '.join(metrics)}"
     if not isinstance(given, Mapping):

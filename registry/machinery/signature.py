@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from functools import cache
 from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,9 +24,7 @@ from registry.types import (
     Loss,
     NamesAView,
     Negatives,
-    Package,
     Reference,
-    Resource,
 )
 
 Mark = TypeVar("Mark")
@@ -112,10 +109,6 @@ def parameter_model(cls: type) -> tuple[type[Parameters], tuple[Reference, ...]]
 
     The parameters are those of `__init__`. If its last parameter is `**shared`, those of the base class follow, so
     components can share declarations. Parameters without default come first.
-
-    Raises:
-        RegistrationError: If a parameter has no annotation, a type that a recipe cannot contain, or a reserved name, or
-            is variadic.
     """
     texts = documented(cls)
     fields: dict[str, Any] = {}
@@ -161,19 +154,8 @@ def _declaring(cls: type) -> list[type]:
     return found
 
 
-@cache
-def resources(parameters: type[Parameters]) -> dict[str, Resource]:
-    """Return parameter → resource, for parameters that name a model, a data set or a file."""
-    return _marked(parameters, Resource)
-
-
-@cache
-def packages(parameters: type[Parameters]) -> dict[str, Package]:
-    """Return parameter → package, for parameters that require an optional package."""
-    return _marked(parameters, Package)
-
-
-def _marked(parameters: type[Parameters], mark: type[Mark]) -> dict[str, Mark]:
+def marked(parameters: type[Parameters], mark: type[Mark]) -> dict[str, Mark]:
+    """Return parameter → its mark of a type, for parameters that have one."""
     fields = parameters.model_fields.items()
     found = {name: _mark((field.annotation, *field.metadata), mark) for name, field in fields}
     return {name: one for name, one in found.items() if one is not None}
@@ -224,13 +206,7 @@ def _model(cls: type, fields: dict[str, Any]) -> type[Parameters]:
 
 
 def forward_inputs(cls: type) -> tuple[Input, ...]:
-    """Return the inputs of a loss's `forward`. A wrapper has those of the loss that it computes.
-
-    Raises:
-        RegistrationError: If there is no `forward`, an input has no annotation or one without a source, `Sentences`
-            and `Encoded` are mixed (their rows do not match on several devices), or there is neither a view nor an
-            encoder, as a regularizer of weights needs.
-    """
+    """Return the inputs of a loss's `forward`. A wrapper has those of the loss that it computes."""
     if issubclass(cls, LossWrapper):
         return ()
     forward: Any = cls.forward  # type: ignore[attr-defined]

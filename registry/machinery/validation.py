@@ -41,8 +41,7 @@ def describe(error: ValidationError) -> str:
 def should_be(details: Sequence[ErrorDetails]) -> str:
     """Return the error of one value, such as "should be at least 0, not -1".
 
-    Args:
-        details: Errors of the value, one for each type in a union.
+    `details` has one error for each type in a union.
     """
     value = details[0]["input"]
     expected = list(dict.fromkeys(_expected(detail) for detail in details))

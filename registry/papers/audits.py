@@ -209,18 +209,7 @@ def method_keys(recipe: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Badge:
-    """Checks of one recipe of the package. A fact without a check is empty.
-
-    Args:
-        recipe: Name of the recipe.
-        page: Page of the method in `docs/methods/`, or empty.
-        equations: Tests of values against formulas that the test writes out.
-        code: Comparisons with code, point by point.
-        trajectories: Trainings by the authors' program next to those of `cse`.
-        checkpoints: Scores of the authors' checkpoints, computed with this project.
-        others: Published runs of the method by other groups, without this project. One for each source.
-        measured: Runs of this project, which belong to no reported number, or None.
-    """
+    """Checks of one recipe of the package, those of its method's `Audit` first. A fact without a check is empty."""
 
     recipe: str
     page: str = ""
@@ -229,6 +218,7 @@ class Badge:
     trajectories: tuple[Trajectory, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     others: tuple[Reproduction, ...] = ()
+    """One for each source."""
     measured: MeasuredRow | None = None
 
     def __bool__(self) -> bool:

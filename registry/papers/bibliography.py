@@ -43,11 +43,7 @@ def references() -> dict[str, Reference]:
 
 
 def reference(key: str) -> Reference:
-    """Return the entry with this key.
-
-    Raises:
-        UnknownNameError: If the key is unknown. The message suggests the closest one.
-    """
+    """Return the entry with this key."""
     if key not in references():
         raise UnknownNameError(
             f"no entry has the key '{key}'.{suggestion(key, references())}",

@@ -198,11 +198,7 @@ class Table(PaperModel):
                     yield name, column
 
     def answer(self, row_name: str, column_name: str) -> Answer:
-        """Return the reproduction of one reported cell.
-
-        Raises:
-            KeyError: If the cell is empty, or nothing reproduces it.
-        """
+        """Return the reproduction of one reported cell."""
         row, column = self.rows[row_name], next(c for c in self.columns if c.name == column_name)
         if reason := row.not_reproduced_because or column.not_reproduced_because:
             return Answer("reason", reason)
@@ -322,11 +318,7 @@ def names() -> list[str]:
 
 @cache
 def load(key: str) -> PaperTables:
-    """Return the tables and figures of one paper.
-
-    Raises:
-        UnknownNameError: If it does not exist. The message suggests the closest name.
-    """
+    """Return the tables and figures of one paper."""
     if key not in names():
         raise UnknownNameError(
             f"unknown paper '{key}'.{suggestion(key, names())}",

@@ -178,11 +178,7 @@ class DatasetEntry(CatalogTable):
         return self
 
     def split(self, name: str) -> Split:
-        """Return one split. "all" joins the others, unless the entry defines it.
-
-        Raises:
-            UnknownNameError: If the split does not exist.
-        """
+        """Return one split. "all" joins the others, unless the entry defines it."""
         if name in self.splits:
             return self.splits[name]
         if name == ALL and self.joinable:
@@ -221,11 +217,7 @@ def names() -> list[str]:
 
 
 def file_of(name: str) -> Path:
-    """Return the file of an entry, of this package or of a plug-in.
-
-    Raises:
-        RegistrationError: If two files have the name.
-    """
+    """Return the file of an entry, of this package or of a plug-in."""
     files = [path for folder in (FOLDER, *plugins.folders("datasets")) if (path := folder / f"{name}.toml").is_file()]
     if len(files) > 1:
         raise RegistrationError(
@@ -238,11 +230,7 @@ def file_of(name: str) -> Path:
 
 @cache
 def entry(name: str) -> DatasetEntry:
-    """Return the entry of a data set.
-
-    Raises:
-        UnknownNameError: If it does not exist. The message suggests the closest name.
-    """
+    """Return the entry of a data set."""
     if name not in names():
         raise UnknownNameError(
             f"unknown dataset '{name}'.{suggestion(name, names())}",
@@ -307,12 +295,7 @@ def roots(name: str, split: str) -> list[tuple[str, str]]:
 
 
 def locate(name: str, split: str) -> Source:
-    """Return a split of a named data set, and download it if it is not on this machine.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
-        MissingError: If it cannot be downloaded.
-    """
+    """Return a split of a named data set, and download it if it is not on this machine."""
     found = find(name, split)
     return fetch(name, split) if found is None else found[1]
 
@@ -351,10 +334,6 @@ def fetch(name: str, split: str, *, force: bool = False) -> Source:
     """Return a split from the first source whose digest is that of the catalog, else from one with as many rows.
 
     With `force`, existing files are downloaded again.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
-        MissingError: If no source has it.
     """
     about = entry(name)
     if (shipped := _shipped(about, split)) is not None:
@@ -544,13 +523,7 @@ def similar_files(file: str) -> str:
 def require_own_file(file: str, what: str, action: str) -> Path:
     """Return a file, as `own_file` does.
 
-    Args:
-        file: Path in the recipe.
-        what: Kind of file, for the message.
-        action: Next action for the message.
-
-    Raises:
-        MissingError: If the file does not exist.
+    `what` and `action` are for the error.
     """
     if (found := own_file(file)) is not None:
         return found
@@ -599,12 +572,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(name: str, split: str) -> list[Pair]:
-    """Return the scored pairs of a split, in the order of its files.
-
-    Raises:
-        CseError: If the data set has no pairs, a cell is not a sentence or a number, or rows are missing.
-        MissingError: If it cannot be downloaded.
-    """
+    """Return the scored pairs of a split, in the order of its files."""
     columns = entry(name).columns_of(split)
     if columns != PAIR_COLUMNS:
         raise CseError(
@@ -616,13 +584,7 @@ def read_pairs(name: str, split: str) -> list[Pair]:
 
 
 def read_columns(name: str, split: str, columns: Sequence[Column]) -> list[Pair]:
-    """Return two columns of a split as pairs, in the order of its files. A third is their score, a fourth the subset.
-
-    Raises:
-        UnknownNameError: If a column does not exist.
-        CseError: If a cell is not a sentence or a number, or rows are missing.
-        MissingError: If it cannot be downloaded.
-    """
+    """Return two columns of a split as pairs, in the order of its files. A third is the score, a fourth the subset."""
     known = entry(name).columns_of(split)
     for column in columns:
         if column.name not in known:
@@ -685,12 +647,7 @@ class PairFile:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs, in the order of the file.
-
-        Raises:
-            CseError: If the file or a row is malformed, or it has no rows.
-            MissingError: If the file does not exist.
-        """
+        """The pairs, in the order of the file."""
         return self._read[0]
 
     def scored(self) -> list[Pair]:

@@ -83,10 +83,6 @@ def retried(label: str, request: Callable[[], T], *, connections: bool = True, r
         request: Function that sends the request.
         connections: Whether to repeat after a broken connection. huggingface_hub does this itself for files.
         received: Function that returns the number of bytes received so far. New bytes start the count of tries again.
-
-    Raises:
-        http().HTTPError: If the server rejects the request, or all attempts failed.
-        OSError: If the request raises another one.
     """
     failures = 0
     while True:
@@ -167,18 +163,6 @@ def download(
     """Download a file from an address, unless it exists.
 
     The bytes go to `target` + ".part", which is renamed when it is complete and has the right digest.
-
-    Args:
-        url: Address.
-        target: Path of the file. Its directory is created.
-        size: Number of bytes, or 0 if it is unknown.
-        sha256: Hex digest, if known.
-        label: Name of the file in messages and progress.
-        force: Download the file even if it exists.
-
-    Raises:
-        MissingError: If the server does not respond or rejects the request, or the bytes are wrong.
-        DiskError: If the disk is full or not writable.
     """
     from filelock import FileLock
     from huggingface_hub import get_session
@@ -252,11 +236,7 @@ class KnownFile:
         return places[0] if all(place.is_file() for place in places) else None
 
     def fetch(self) -> Path:
-        """Return the path of the file. It is downloaded and checked, and an archive unpacked, if that was not done.
-
-        Raises:
-            MissingError: If the server does not respond, the digest is wrong, or the archive lacks a member.
-        """
+        """Return the path of the file. It is downloaded and checked, and an archive unpacked, if that was not done."""
         if (found := self.cached()) is not None:
             return found
         place = _place(self.name)

@@ -165,14 +165,7 @@ def commit_of(repository: Repository) -> str | None:
 def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> tuple[Repository, list[RemoteFile]]:
     """Return the repository at its commit, and all of its files. Sends a request unless both are in the cache.
 
-    Args:
-        repository: Repository with the requested name and revision.
-        hint: Sentence with similar names, for messages.
-        again: Whether to look up a branch again. The commit of the resumed run still wins.
-
-    Raises:
-        UnknownNameError: If the Hub has no such repository or revision.
-        MissingError: If the Hub does not respond or denies access.
+    `again` looks up a branch again. The commit of the resumed run still wins.
     """
     fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
     commit = None if again and not fixed else commit_of(repository)
@@ -316,17 +309,8 @@ def fetch(
 ) -> Path:
     """Return the snapshot with all required files, and download those that are missing.
 
-    Args:
-        repository: Repository with the requested name and revision.
-        patterns: Required files.
-        force: Verify the bytes of cached files, download wrong ones again, and look up branches again.
-        complete: Check of a snapshot without a listing, as in `cached`.
-        hint: Sentence with similar names, for messages.
-
-    Raises:
-        UnknownNameError: If the Hub has no such repository, revision or file.
-        MissingError: If the Hub does not respond or denies access, or a file has wrong bytes.
-        DiskError: If the cache cannot be written.
+    `force` verifies the bytes of cached files, downloads wrong ones again, and looks up branches again. `complete`
+    checks a snapshot without a listing, as in `cached`. `hint` names similar names, for messages.
     """
     if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
         return folder

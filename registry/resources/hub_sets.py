@@ -29,13 +29,7 @@ BUILDERS = ("parquet", "json", "csv", "text")
 
 @dataclass(frozen=True)
 class HubFiles:
-    """The files of one split and their format.
-
-    Args:
-        builder: Builder of `datasets`.
-        options: Settings of the builder from the repository's card.
-        paths: Local files.
-    """
+    """The files of one split and their format."""
 
     builder: str
     options: Mapping[str, Any]
@@ -79,13 +73,7 @@ class HubSet:
         return hub.Repository("dataset", self.id, self.revision)
 
     def files(self, split: str) -> HubFiles:
-        """Return the files of a split, downloaded if necessary.
-
-        Raises:
-            UnknownNameError: If the repository, configuration or split does not exist.
-            CseError: If it has no text.
-            MissingError: If it cannot be downloaded.
-        """
+        """Return the files of a split, downloaded if necessary."""
         builder, options, names = self._layout(split)
         folder = hub.fetch(self.repository, names)
         paths = tuple(folder / name for name in names)
@@ -130,13 +118,7 @@ class HubSet:
 
 
 def open_hub_set(name: str, split: str) -> Any:
-    """Return a split of `hf:owner/name[:config][@revision]` as a `datasets.Dataset`, downloaded if necessary.
-
-    Raises:
-        UnknownNameError: If the repository, configuration or split does not exist.
-        MissingError: If it cannot be downloaded.
-        CseError: If it cannot be read.
-    """
+    """Return a split of `hf:owner/name[:config][@revision]` as a `datasets.Dataset`, downloaded if necessary."""
     files = HubSet.parse(name).files(split)
     return _load(name, files.builder, files.paths, files.options)
 
@@ -215,11 +197,7 @@ def _load(name: str, builder: str, paths: tuple[Path, ...], options: Mapping[str
 
 
 def read_guarded(path: Path | str, act: Callable[[], Any]) -> Any:
-    """Return the result of `act`, which reads a file or a data set with `datasets`. None at the end of a file.
-
-    Raises:
-        CseError: If the file cannot be read.
-    """
+    """Return the result of `act`, which reads a file or a data set with `datasets`. None at the end of a file."""
     import pyarrow as pa
     from datasets.exceptions import DatasetsError
 

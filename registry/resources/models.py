@@ -101,10 +101,6 @@ def locate(model: str, *, force: bool = False) -> Path:
     Search order: a directory, a name in `$CSE_MODELS`, a model of this package, the Hub's local cache, the Hub. The
     commit is that of the resumed run, of the name (`owner/name@revision`), of `models.toml` or of the cache, else the
     newest on the Hub. With `force`, the files of a Hub model are verified, and wrong ones are downloaded again.
-
-    Raises:
-        MissingError: If the model is not on this machine and cannot be downloaded.
-        UnknownNameError: If the Hub has no such model.
     """
     if (folder := _directory(model)) is not None:
         return folder
@@ -130,11 +126,7 @@ def find(model: str) -> Path | None:
 
 
 def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
-    """Return the location of a model, or its download. `ask_hub` asks the Hub for an unknown download size.
-
-    Raises:
-        MissingError: If the model is neither on this machine nor on the Hub.
-    """
+    """Return the location of a model, or its download. `ask_hub` asks the Hub for an unknown download size."""
     about = known(model)
     license = "" if about is None else about.license or ""
     if (path := find(model)) is not None:
@@ -157,11 +149,7 @@ def _require_download(model: str, about: KnownModel | None) -> None:
 
 
 def _directory(model: str) -> Path | None:
-    """Return the model as a directory, in `$CSE_MODELS` or in this package, or None.
-
-    Raises:
-        MissingError: If `model` is a path without a model.
-    """
+    """Return the model as a directory, in `$CSE_MODELS` or in this package, or None."""
     names = [model, *([] if "@" in model else _spellings(known(model)))]
     candidates = [expand_user(Path(model)), *(folder / name for folder in _local_folders() for name in names)]
     for candidate in candidates:
@@ -294,15 +282,7 @@ def load_model(
 
     Of T5 it is the encoder.
 
-    Args:
-        model: Name or directory.
-        random_weights: Initialize the weights randomly instead of loading them.
-        embeddings_only: Omit all transformer blocks.
-        dtype: Type of the weights.
-        config: Configuration values to override, for example `hidden_dropout_prob`.
-
-    Raises:
-        MissingError: If the checkpoint lacks weights, which would stay random, or a package is missing.
+    `config` overrides values of the configuration, for example `hidden_dropout_prob`.
     """
     quiet_transformers()
     settings = load_config(model)
@@ -379,11 +359,7 @@ def load_skeleton(model: str) -> Any:
 
 
 def _encoder_class(settings: Any) -> Any:
-    """Return the class of transformers for a configuration, of encoder-decoders the encoder.
-
-    Raises:
-        CseError: If transformers has none.
-    """
+    """Return the class of transformers for a configuration, of encoder-decoders the encoder."""
     from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
     found = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(settings), None)
@@ -400,19 +376,14 @@ def _encoder_class(settings: Any) -> Any:
 
 
 def _weights(dtype: WeightType) -> dict[str, Any]:
-    """Return the options of transformers for a type of weights.
-
-    Raises:
-        MissingError: If the package for quantized weights is not installed.
-        CseError: If there is no CUDA device. On a CPU, bitsandbytes 0.50 has no gradient for products of 4-bit weights.
-    """
+    """Return the options of transformers for a type of weights."""
     import torch
 
     if dtype in ("fp32", "bf16"):
         return {"dtype": torch.bfloat16 if dtype == "bf16" else torch.float32}
     from registry.accelerators import accelerator
 
-    if accelerator() != "cuda":
+    if accelerator() != "cuda":  # on a CPU, bitsandbytes 0.50 has no gradient for products of 4-bit weights
         raise CseError(
             f'dtype = "{dtype}" requires a CUDA device', 'use dtype = "bf16"', code="models.unsupported_weights"
         )
@@ -438,10 +409,6 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
     """Return the language model in float32 and eval mode, and whether its checkpoint has the prediction head.
 
     A causal model predicts the next token, as decoders do, others predict masked tokens.
-
-    Raises:
-        MissingError: If weights outside the head are missing.
-        CseError: If the architecture has no such language model.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM

@@ -132,11 +132,7 @@ class File:
         return f"{self.where}: row {number}" if self.format == ".parquet" else f"{self.where}:{number}"
 
     def read(self, columns: Sequence[Column]) -> Numbered:
-        """Yield the first line (or the number) and the requested cells of each row, with the types of the file.
-
-        Raises:
-            CseError: If the file or a row is malformed, or a column is missing. The message has place and reason.
-        """
+        """Yield the first line (or the number) and the requested cells of each row, with the types of the file."""
         theirs = self.layout.columns
         fixed = {**{ours: "" for ours, name in theirs.items() if not name}, **self.constants}
         inside = [Column(c.parameter, theirs.get(c.name, c.name)) for c in columns if c.name not in fixed]
@@ -147,11 +143,7 @@ class File:
         return ((n, tuple(fixed[c.name] if c.name in fixed else next(row) for c in columns)) for n, row in found)
 
     def header(self) -> tuple[str, ...]:
-        """Return the column names of a `.tsv` or `.csv`, or `text` for a `.txt`.
-
-        Raises:
-            CseError: If the first line has no unique column names, or the file has another format.
-        """
+        """Return the column names of a `.tsv` or `.csv`, or `text` for a `.txt`."""
         if self.format not in FORMATS[:3]:
             raise CseError(
                 f"{self.where} is not a .txt, .tsv or .csv file",
@@ -266,11 +258,7 @@ class Source:
         return self.read(self.columns)
 
     def read(self, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Yield the requested columns of each row, in this order, as text.
-
-        Raises:
-            CseError: If a column is missing, or a row is malformed.
-        """
+        """Yield the requested columns of each row, in this order, as text."""
         self.require(columns)
         wanted = [Column("", name) for name in columns]
         for table in self.tables:
@@ -294,9 +282,6 @@ class Source:
         Cells are joined by TAB, and each row ends with "\n", in UTF-8. The column `subset` is omitted, because most
         copies on the Hub lack it. Scores are written as `repr(float(score))`. White space in evaluation data is reduced
         to single blanks, as evaluators read it.
-
-        Raises:
-            CseError: If rows are missing or malformed.
         """
         rows, digest = self.scanned
         self.check(rows)
@@ -366,11 +351,7 @@ def _evaluated(column: str, cell: str) -> str:
 
 
 def own_source(path: Path) -> Source:
-    """Return the rows of a user's .txt, .tsv or .csv file.
-
-    Raises:
-        CseError: If it has another format, or its first line has no column names.
-    """
+    """Return the rows of a user's .txt, .tsv or .csv file."""
     file = File(path)
     return Source(file.header(), (file,))
 
@@ -395,11 +376,7 @@ def names_a_file(name: str) -> bool:
 
 
 def lines(path: Path, member: str = "", layout: Layout = _PLAIN) -> Iterator[tuple[int, str]]:
-    r"""Yield number and text of each line. "\n", "\r\n" and "\r" end a line, as in text mode of Python.
-
-    Raises:
-        CseError: If the file does not exist, has another encoding, or its archive is damaged.
-    """
+    r"""Yield number and text of each line. "\n", "\r\n" and "\r" end a line, as in text mode of Python."""
     number, where = 0, path / member
     dropped = str.maketrans("", "", layout.remove)
     try:

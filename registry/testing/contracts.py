@@ -402,7 +402,9 @@ def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
     for name in {task for suite in entry.cls.suites.values() for task in suite} - {entry.name}:
         given = entry.cls.parameters_for(name)
         require(entry, given is not None and set(given) <= known, f"has parameters for its task '{name}'")
+    before = torch.get_rng_state()
     first, second = (evaluator(PlainEncode(_sum_of_words)) for _ in range(2))
+    require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
     require(
         entry, set(first) == set(evaluator.returned_metrics()), f"returns its declared metrics, not {sorted(first)}"
     )

@@ -143,7 +143,6 @@ def test_every_recipe_of_the_package_is_in_one_file_or_has_a_reason_and_no_page_
         ('["dclr_en", "dclr_en_large"]', "[]", "recipes"),
         ("::test_dclr_as_released", "", "equations"),
         ("steps = 30", "steps = 0", "steps"),
-        ("steps = 30", "steps = 30\nstep = 30", "step"),
         ("fp32 = { loss = 3.7e-6,", "fp32 = {", "fp32.loss"),
         ("fp64 = { loss = 8.9e-15", "fp64 = { loss = -8.9e-15", "fp64.loss"),
         ("fp64", "bf16", "bf16"),

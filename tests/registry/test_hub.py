@@ -199,7 +199,6 @@ PASSING = [
     ("/revision/", {"drop": True, "times": 1}),
     ("/resolve/", {"status": 503, "times": 3}),
     ("/cdn/", {"status": 502, "times": 2}),
-    ("/cdn/", {"status": 429, "times": 2}),
     ("/cdn/", {"drop_after": 2000, "times": 1}),
 ]
 
@@ -222,12 +221,7 @@ LASTING = [
     ("/revision/", {"status": 500}, "hub.unreachable", 3, "hf download owner/rows"),
     ("/revision/", {"drop": True}, "hub.unreachable", 3, "interrupted"),
     ("/revision/", {"body": "<html>Please log in"}, "hub.invalid_response", 3, "HF_ENDPOINT"),
-    ("/revision/", {"body": "[]"}, "hub.invalid_response", 3, "HF_ENDPOINT"),
-    ("/resolve/", {"gated": True}, "hub.gated", 3, "train.bin"),
-    ("/resolve/", {"status": 401}, "hub.unknown_repository", 2, "train.bin"),
-    ("/resolve/", {"status": 403}, "hub.forbidden", 3, "403"),
     ("/resolve/", {"status": 404}, "hub.missing_file", 3, "train.bin"),
-    ("/resolve/", {"status": 500}, "hub.unreachable", 3, "500 made to fail"),
     ("/resolve/", {"body": "<html>Please log in"}, "hub.invalid_response", 3, "HF_ENDPOINT"),
     ("/cdn/", {"status": 500}, "hub.unreachable", 3, "500 made to fail"),
     ("/cdn/", {"drop_after": 0}, "hub.unreachable", 3, "interrupted"),

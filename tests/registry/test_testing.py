@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -83,11 +85,6 @@ def learns_from_all(self, anchor: Sentences, reference: Sentences) -> Tensor:
     return (anchor * reference).mean()
 
 
-def test_steering():
-    named = {"__doc__": "Be bad.", "forward": learns_from_all, "steering": frozenset({"reference"})}
-    refused(entry_of("losses", type("Bad", (Loss,), named)), "no gradient of 'reference', which is in `steering`")
-
-
 def invalid_default(self, scale: float = "much") -> None: ...
 def no_default(self, scale: float) -> None:
     Good.__init__(self, scale)
@@ -139,6 +136,7 @@ def detaches(self, anchor: Encoded) -> Tensor:
 @pytest.mark.parametrize(
     ("forward", "promise"),
     [
+        (learns_from_all, "no gradient of 'reference', which is in `steering`"),
         (forgets_a_view, "gradient of 'positive' with anchor, positive"),
         (forgets_an_optional, "gradient of 'hard' with anchor, hard"),
         (needs_a_queue, "finite scalar with anchor and 0 queue entries"),
@@ -150,7 +148,8 @@ def detaches(self, anchor: Encoded) -> Tensor:
     ],
 )
 def test_losses(forward, promise):
-    refused(entry_of("losses", type("Bad", (Loss,), {"__doc__": "Be bad.", "forward": forward})), promise)
+    named = {"__doc__": "Be bad.", "forward": forward, "steering": frozenset({"reference"})}
+    refused(entry_of("losses", type("Bad", (Loss,), named)), promise)
 
 
 class TooLong(Fifo):
@@ -224,60 +223,32 @@ def test_queues(cls, promise):
     refused(entry_of("queues", cls), promise)
 
 
-class Idle(Augmenter):
-    pass
+def embedding(change):
+    """Return a hook that changes the vectors of the token embeddings."""
+    return {"on_embeddings": lambda self, embedded, view, step: replace(embedded, vectors=change(embedded.vectors))}
 
 
-class Drops(Augmenter):
-    def on_text(self, samples, rng):
-        return samples[1:]
-
-
-class Random(Augmenter):
-    calls = 0
-
-    def on_embeddings(self, embedded, view, step):
-        type(self).calls += 1
-        return type(embedded)(embedded.tokens, embedded.vectors + self.calls)
-
-
-class Lengthens(Augmenter):
-    def on_embeddings(self, embedded, view, step):
-        return type(embedded)(embedded.tokens, F.pad(embedded.vectors, (0, 0, 0, 1)))
-
-
-class Silences(Augmenter):
-    def on_tokens(self, tokens, step):
-        return type(tokens)(tokens.ids, 0 * tokens.mask, tokens.types, tokens.positions)
-
-
-class Explodes(Augmenter):
-    def on_embeddings(self, embedded, view, step):
-        return type(embedded)(embedded.tokens, embedded.vectors / 0)
+calls = count(1)
 
 
 @pytest.mark.parametrize(
-    ("cls", "promise"),
+    ("hooks", "promise"),
     [
-        (Idle, "acts on a level"),
-        (Drops, "one sample per row"),
-        (Random, "changes embeddings the same way"),
-        (Lengthens, "positions and embeddings at (B, L)"),
-        (Silences, "a token of every sentence"),
-        (Explodes, "finite"),
+        ({}, "acts on a level"),
+        ({"on_text": lambda self, samples, rng: samples[1:]}, "one sample per row"),
+        (embedding(lambda vectors: vectors + next(calls)), "changes embeddings the same way"),
+        (embedding(lambda vectors: F.pad(vectors, (0, 0, 0, 1))), "positions and embeddings at (B, L)"),
+        ({"on_tokens": lambda self, tokens, step: replace(tokens, mask=0 * tokens.mask)}, "a token of every sentence"),
+        (embedding(lambda vectors: vectors / 0), "finite"),
     ],
 )
-def test_augmenters(cls, promise, materials):
-    refused(entry_of("augmenters", cls), promise, materials)
+def test_augmenters(hooks, promise, materials):
+    refused(entry_of("augmenters", type("Bad", (Augmenter,), hooks)), promise, materials)
 
 
 @pytest.mark.slow
 def test_augmenters_that_claim_to_do_nothing_or_need_a_model(materials):
-    class Shifts(Augmenter):
-        def on_embeddings(self, embedded, view, step):
-            return type(embedded)(embedded.tokens, embedded.vectors + 1)
-
-    entry = entry_of("augmenters", Shifts)
+    entry = entry_of("augmenters", type("Shifts", (Augmenter,), embedding(lambda vectors: vectors + 1)))
     check(entry, materials)
     refused(entry, "changes nothing with {}", Materials(materials.model, identity={"augmenters/bad": {}}))
     with pytest.raises(ContractError, match="set the `model`"):

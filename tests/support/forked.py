@@ -25,14 +25,7 @@ Output = Connection | BinaryIO
 
 
 class Forked:
-    """A running module, as `python -m MODULE ARGUMENTS` would run it.
-
-    Args:
-        arguments: The module and what it is given.
-        folder: Where it runs.
-        environment: What its environment has beside this process's.
-        joined: Whether what it writes to stderr goes to stdout.
-    """
+    """A running module, as `python -m MODULE ARGUMENTS` would run it; `joined` sends its stderr to stdout."""
 
     def __init__(self, arguments: Sequence[object], folder: Path, joined: bool = False, **environment: str) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -103,14 +96,7 @@ class Forked:
 
 
 class ForkedWorker(Forked):
-    """A worker of a run, in place of the `subprocess.Popen` of `cse_cli.jobs.child`.
-
-    Args:
-        command: The command that starts it, of which the last argument is the process that it ends with.
-        cwd: Where it runs.
-        env: Its environment.
-        stdout: The file that gets its output.
-    """
+    """A worker of a run, in place of the `subprocess.Popen` of `cse_cli.jobs.child`."""
 
     started: ClassVar[list[Forked]] = []
     """All of them, in one test."""

@@ -17,13 +17,7 @@ multiprocessing.set_forkserver_preload(["tests.support.preloaded"])
 
 
 def on_ranks(worker: Callable[..., Any], *arguments: Any, world: int = 2) -> list[Any]:
-    """Return what `worker(*arguments)` returns on each of `world` processes, by rank; none is left behind.
-
-    Args:
-        worker: A function of a module, so that another process finds it.
-        arguments: What it is given; they must be picklable.
-        world: How many processes.
-    """
+    """Return what `worker(*arguments)` returns on each of `world` processes, by rank; none is left behind."""
     with TemporaryDirectory() as folder:
         given = (world, folder, dict(os.environ), worker, arguments)
         start_processes(_enter, given, nprocs=world, start_method="forkserver")  # type: ignore[no-untyped-call]

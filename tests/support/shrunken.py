@@ -22,21 +22,13 @@ AT_MOST = {
 
 @dataclass(frozen=True)
 class Small:
-    """What tiny runs are made of, on disk.
+    """What tiny runs are made of, on disk."""
 
-    Args:
-        text: A `.tsv` with a `text` and a `translation` column.
-        translations: The same for the sentences of `pairs`.
-        vectors: Word vectors in GloVe's format.
-        models: Kind of checkpoint → directory.
-        decoder: A decoder with its prediction head, as many blocks deep as any recipe counts.
-    """
-
-    text: Path
-    translations: Path
-    vectors: Path
-    models: dict[str, Path]
-    decoder: Path
+    text: Path  # a `.tsv` with a `text` and a `translation` column
+    translations: Path  # the same for the sentences of `pairs`
+    vectors: Path  # in GloVe's format
+    models: dict[str, Path]  # kind of checkpoint → directory
+    decoder: Path  # with its prediction head, as many blocks deep as any recipe counts
 
     def options(self, recipe: Any) -> tuple[list[str], list[str]]:
         """Return the `--set` and the `--unset` that shrink a loaded recipe."""

@@ -144,12 +144,3 @@ def test_a_translation_can_exceed_the_foreign_models_length(tmp_path):
     fused = fuse(augmenter, Embedded(replace(embedded.tokens, side={"translation": long}), embedded.vectors))
     assert fused.vectors.shape[1] == fused.tokens.length == 150
     assert encoder.encode(fused.tokens, fused.vectors).sentence.isfinite().all()
-
-
-def test_the_shipped_german_layer_fits_the_shipped_encoder():
-    encoder, augmenter = TransformerEncoder("mini_en"), FuseEmbeddings("mini_de")
-    augmenter.bind(encoder)
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["A man plays."], 32))
-    side = augmenter.vocabulary.pad(augmenter.vocabulary.ids(["Ein Mann spielt."], 32))
-    fused = fuse(augmenter, Embedded(replace(tokens, side={"translation": side}), encoder.embed(tokens)))
-    assert fused.vectors.shape == (1, tokens.length, 192)

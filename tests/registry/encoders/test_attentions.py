@@ -11,11 +11,10 @@ from registry.encoders.frozen_copy import FrozenCopy
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Embedded
-from tests.registry.encoders.test_blocks import WAYS, lay_out, outcome, same
 from tests.registry.encoders.test_head_dropout import block_by_hand
 from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
+from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
 HEADS = 2
 
@@ -53,23 +52,6 @@ def test_weights_are_those_of_each_head_by_hand(tmp_path, make, rows):
         for block, weights in enumerate(weights_by_hand(encoder, tokens, row)):
             torch.testing.assert_close(attentions[block][row, :, :length, :length], weights)
             assert not attentions[block][row, :, :, length:].any()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    ("make", "pooling"), [(tiny_bert, "cls"), (tiny_roberta, "mean"), (tiny_electra, "first_last")]
-)
-def test_the_rest_is_the_same_with_and_without(tmp_path, monkeypatch, make, pooling, way):
-    encoder = encoder_of(tmp_path, make, pooling=pooling)
-    tokens = tokens_of(encoder, sentences(7))
-    rows = lay_out(way, monkeypatch)
-    usual = encoder.backbone.config._attn_implementation
-    plain = outcome(encoder, tokens, True, rows)
-    assert not encoder.encode(tokens, encoder.embed(tokens)).attentions
-    encoder.keep_attentions([1])
-    same(outcome(encoder, tokens, True, rows), plain)
-    assert encoder.backbone.config._attn_implementation == usual
 
 
 @pytest.mark.slow

@@ -3,10 +3,8 @@ import pytest
 import torch
 
 from registry import ENCODERS
-from registry.encoders.saved import open_encoder
 from tests.registry.encoders.vectors import Given, encoding
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_bert
 
 
 def fitted(rows, **values):
@@ -39,16 +37,3 @@ def test_the_repositorys_code(components):
     _, found = fitted(rows, components=components, center=True)
     torch.testing.assert_close(found, torch.from_numpy(expected).float(), rtol=1e-5, atol=1e-5)
     assert encoder.dim == 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["transformer", "static"])
-def test_an_export_is_reopened_with_the_same_embeddings(tmp_path, name):
-    online = ENCODERS[name].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})
-    values = {"of": "online", "fit_on": "tatoeba_open", "limit": 50}
-    encoder = ENCODERS["component_removal"].build(values, {"online": online})
-    encoder.fit(encoding(encoder), [])
-    encoder.export(tmp_path / "saved", 16)
-    opened, _ = open_encoder(str(tmp_path / "saved"))
-    texts = ["a cat", "the dog sleeps"]
-    torch.testing.assert_close(encoding(opened)(texts), encoding(encoder)(texts), rtol=1e-5, atol=1e-6)

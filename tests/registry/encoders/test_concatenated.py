@@ -4,10 +4,8 @@ import torch.nn.functional as F
 
 from registry.encoders.component_removal import ComponentRemoval
 from registry.encoders.concatenated import ConcatenatedEncoder
-from registry.encoders.saved import open_encoder
 from registry.encoders.static import Static
 from registry.encoders.transformer import TransformerEncoder
-from registry.encoders.whitening import Whitening
 from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, tiny_roberta
@@ -29,18 +27,12 @@ def online(model):
     return TransformerEncoder(model, pooling="mean", dropout=0.0)
 
 
-def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online, tmp_path):
+def test_its_cosine_is_the_mean_of_both_cosines(model, online):
     other = TransformerEncoder(model, pooling="first_last", dropout=0.0)
     vectors = embed(ConcatenatedEncoder(online, other, share=0.3), sentences(6))
     one, two = embed(online, sentences(6)), embed(other, sentences(6))
     expected = 0.3 * F.cosine_similarity(one[:3], one[3:]) + 0.7 * F.cosine_similarity(two[:3], two[3:])
     torch.testing.assert_close(F.cosine_similarity(vectors[:3], vectors[3:]), expected)
-    both = ConcatenatedEncoder(Whitening(of=online, fit_on="target"), Static(model), share=0.7)
-    both.fit(encoding(both, 16), sentences(40))
-    both.export(tmp_path / "model", 24)
-    opened, limit = open_encoder(str(tmp_path / "model"))
-    torch.testing.assert_close(embed(opened, sentences(4)), embed(both, sentences(4)))
-    assert (limit, opened.fits, opened.share) == (24, "never", 0.7)
 
 
 @pytest.mark.parametrize("static_first", [True, False])

@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoTokenizer
 from registry.encoders.contrastive_prompting import AUXILIARY, ContrastivePromptingEncoder, difference
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample, Tokens
-from tests.registry.encoders.vectors import encoding, reopened
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.families import tiny
 from tests.support.tiny import sentences, tiny_albert
@@ -113,15 +113,6 @@ def test_a_row_has_both_prompts(models):
     assert other.fingerprint != vocabulary.fingerprint
     assert other.ids(["a man"], 40)[0][-len(second) :] == second
     assert vocabulary.longest(64) == 64 - (len(second) - 2) + 1  # without the two words, with <s>
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [{"layer": 2}, {"coefficient": None, "end_with": "stop_only"}])
-def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, values):
-    encoder = ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, **values})
-    opened = reopened(encoder, tmp_path / "saved", TEXTS, 20)
-    assert isinstance(opened, ContrastivePromptingEncoder)
-    assert opened.settings() == encoder.settings()
 
 
 @pytest.mark.slow

@@ -3,10 +3,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from registry.encoders.ditto import DittoEncoder, diagonal_attention
-from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample
-from tests.registry.encoders.vectors import encoding, reopened
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
@@ -83,16 +82,6 @@ def test_training_is_the_same_average_with_a_gradient_through_the_weights(models
     encoded.sentence.sum().backward()
     query = encoder.backbone.encoder.layer[1].attention.self.query.weight.grad
     assert query[8:].abs().sum() > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("template", ["so {text} .", ["so {text} .", "{text}"]])
-def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, template):
-    encoder = DittoEncoder(2, 1, model=models["bert"], first_layer_index=1, template=template)
-    opened = reopened(encoder, tmp_path / "ditto", TEXTS, 20)
-    assert (opened.block, opened.head, opened.first_layer_index) == (2, 1, 1)
-    other, _ = open_encoder(str(tmp_path / "ditto"), pooling="cls")
-    assert not isinstance(other, DittoEncoder)
 
 
 @pytest.mark.slow

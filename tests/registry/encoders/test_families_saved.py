@@ -1,29 +1,17 @@
-import json
-
 import pytest
 import torch
 
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from registry.heads.mlp import Mlp
 from registry.resources.models import is_native
 from tests.registry.encoders.vectors import encoding, reopened
-from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
+from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert
 from tests.support.versions import needs
 
 pytestmark = pytest.mark.slow
 
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
-OWN = [
-    {"attention": "bidirectional", "pooling": "mean"},
-    {"pooling": "first_last"},
-    {"pooling": "last", "layer": 2},
-    {"pooling": "text", "template": "the cat {text} and {text} sings"},
-    {"pooling": "last", "template": "the cat {text} sings", "template_joined": True},
-    {"pooling": "last", "template": ["the cat {text}", "a {text} sings"]},
-]
-MAKERS = [tiny_llama, tiny_gpt2, tiny_opt, tiny_modernbert]
 
 
 def exported(tmp_path, make, values, max_length=12):
@@ -35,16 +23,6 @@ def exported(tmp_path, make, values, max_length=12):
 
 def vectors(encoder):
     return encoding(encoder)(TEXTS)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("values", OWN)
-@pytest.mark.parametrize("make", MAKERS)
-def test_an_export_comes_back_exactly(tmp_path, make, values):
-    # Bidirectional attention is ModernBERT's own.
-    only_here = not (make is tiny_modernbert and "attention" in values)
-    encoder = TransformerEncoder(str(make(tmp_path)), **values)
-    reopened(encoder, tmp_path / "out" / "model", TEXTS, only_here=only_here)
 
 
 def test_what_the_prepended_state_needs_is_saved(tmp_path):
@@ -78,19 +56,3 @@ def test_a_plain_model_is_opened_as_it_was_trained(tmp_path, make, pooling):
     expected = TransformerEncoder(folder, pooling=pooling)
     assert torch.equal(vectors(encoder), vectors(expected))
     assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(TransformerEncoder(folder, pooling="mean")))
-
-
-@pytest.mark.parametrize("removed", [None, "cse.json"])
-def test_a_layer_after_the_pooling_comes_back(tmp_path, removed):
-    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "last", head_at_eval=True)
-    encoder.attach({"mlp": Mlp()})
-    folder = tmp_path / "out" / "model"
-    encoder.export(folder, 12)
-    if removed is not None:
-        (folder / removed).unlink()
-    assert [module["path"] for module in json.loads((folder / "modules.json").read_text())] == [
-        "",
-        "1_Pooling",
-        "2_Dense",
-    ]
-    assert torch.equal(vectors(open_encoder(str(folder))[0]), vectors(encoder))

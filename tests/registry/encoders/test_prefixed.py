@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from registry.encoders.prefixed import PrefixedEncoder
-from tests.registry.encoders.vectors import reopened, tokens_of
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
@@ -126,12 +126,3 @@ def test_its_dropout_follows_the_encoder_s(tmp_path):
     first, second = made.encode(tokens, made.embed(tokens)).sentence
     assert made.prefix_dropout.p == 0.4
     assert not torch.allclose(first, second, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}, {"template": ["the {text} .", "{text}"]}]
-)
-def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
-    made = encoder(tmp_path, **given)
-    reopened(made, tmp_path / "model", length=24)

@@ -5,10 +5,8 @@ import torch
 from scipy.stats import spearmanr
 
 from registry import ENCODERS
-from registry.encoders.transformer import TransformerEncoder
-from tests.registry.encoders.vectors import Given, encoding, reopened
+from tests.registry.encoders.vectors import Given, encoding
 from tests.registry.losses.literal import cosine
-from tests.support.tiny import sentences, tiny_bert
 
 
 def fitted(base, texts, share, **values):
@@ -41,10 +39,3 @@ def test_the_cosine_is_the_papers_score(share, similarity):
     for i, j in [(0, 1), (3, 25), (28, 29), (7, 7)]:
         score = share * cosine(rows[i], rows[j]) + (1 - share) * spearmanr(orders[i], orders[j]).statistic
         assert cosine(vectors[i].tolist(), vectors[j].tolist()) == pytest.approx(score, abs=2e-6)
-
-
-@pytest.mark.slow
-def test_a_saved_model_gives_the_same_vectors(tmp_path):
-    base, texts = TransformerEncoder(str(tiny_bert(tmp_path / "models"))), sentences(40, seed=2)
-    encoder = fitted(base, texts[:30], 0.8)
-    reopened(encoder, tmp_path / "saved", texts)

@@ -86,14 +86,16 @@ KINDS = {
     **{f"mean {family}": partial(one, family=family, pooling="mean") for family in FAMILIES},
     **{f"{pooling} {family}": partial(one, family=family, pooling=pooling) for pooling, family in families},
     **{f"prefix {family}": partial(one, family=family, pooling="mean", template=PREFIX) for family in FAMILIES},
+    "last two layers": partial(one, pooling="last2"),
     "two layers": partial(one, pooling="first_last", first_layer_index=1, head_at_eval=True),
+    "two layers of a decoder": partial(one, family="llama", pooling="first_last"),
     "two layers prefix": partial(one, pooling="first_last", template=PREFIX, head_at_eval=True),
     "empty template": partial(one, pooling="cls", template="{text}"),
     "suffix": partial(one, pooling="mean", template=SUFFIX),
     "suffix of a decoder": partial(one, family="llama", pooling="last", template=SUFFIX),
     "ending": partial(one, pooling="mean", template=PREFIX, end_with="stop"),
-    "denoised": partial(one, pooling="mean", template=PREFIX, denoise="positions", denoise_at_eval=True),
-    "mask": partial(one, pooling="mask", template=MASKED),
+    "denoised": partial(one, pooling="mask", template=MASKED, denoise="padding", denoise_at_eval=True),
+    "mask": partial(one, pooling="last_mask", eval_pooling="mask", template=MASKED),
     "joined": partial(one, pooling="mean", template=PREFIX, template_joined=True),
     "two templates": partial(one, pooling="mean", template=[PREFIX, SUFFIX]),
     "text": partial(one, pooling="text", template=PREFIX),
@@ -104,13 +106,16 @@ KINDS = {
     "padded": partial(built, "padded", positions=24),
     "padded prefix": partial(built, "padded", positions=24, template=PREFIX),
     "prefixed": partial(built, "prefixed", pooling="mean", length=2),
-    "prefixed prefix": partial(built, "prefixed", pooling="mean", length=2, template=PREFIX),
-    "ditto": partial(built, "ditto"),
-    "ditto prefix": partial(built, "ditto", template=PREFIX),
+    "prefixed prefix": partial(built, "prefixed", pooling="mean", length=2, template=[PREFIX, SUFFIX]),
+    "ditto": partial(built, "ditto", block=1, head=1, first_layer_index=1),
+    "ditto prefix": partial(built, "ditto", template=[PREFIX, SUFFIX]),
     "contrastive prompting": partial(
         built, "contrastive_prompting", family="llama", template=SUFFIX, auxiliary=PREFIX, block=1, coefficient=0.5
     ),
     "convolutional": partial(built, "convolutional", pooling="mean", channels=4),
+    "convolutional head": partial(
+        built, "convolutional", pooling="cls", channels=4, windows=[1, 3, 5], activation="none", head_at_eval=True
+    ),
     "ema": partial(copied, "ema", decay=0.9),
     "frozen copy": partial(copied, "frozen_copy"),
     "static": partial(built, "static", dim=5, sif=1e-2),
@@ -121,6 +126,7 @@ KINDS = {
     "whitened mask": partial(fitted, "whitening", base=partial(one, pooling="mask", template=MASKED)),
     "whitened words": partial(fitted, "whitening", base=of_words),
     "component removal": partial(fitted, "component_removal", base=mean),
+    "component removal static": partial(fitted, "component_removal", base=partial(built, "static", dim=5)),
     "flow": partial(fitted, "flow", base=mean, batch_size=20, levels=1, depth=1, width=4),
     "rank mixture": partial(fitted, "rank_mixture", base=mean),
     "concatenated": partial(joined, "concatenated", second=partial(one, pooling="cls"), share=0.3),
@@ -130,9 +136,10 @@ KINDS = {
 }
 ONLY_CSE = {
     "suffix", "suffix of a decoder", "ending", "denoised", "mask", "joined", "two templates", "text", "layer",
-    "bidirectional", "padded", "padded prefix", "prefixed", "prefixed prefix", "ditto", "ditto prefix", "words",
-    "contrastive prompting", "whitened prefix", "whitened decoder", "whitened mask", "whitened words", "flow",
-    "rank mixture", "concatenated", "concatenated static", "concatenated whitened", "summed",
+    "two layers of a decoder", "bidirectional", "padded", "padded prefix", "prefixed", "prefixed prefix", "ditto",
+    "ditto prefix", "words", "contrastive prompting", "whitened prefix", "whitened decoder", "whitened mask",
+    "whitened words", "flow", "rank mixture", "concatenated", "concatenated static", "concatenated whitened",
+    "summed", "component removal static",
 }  # fmt: skip
 """Kinds that sentence-transformers computes through cse."""
 EXHAUSTIVE = {f"{pooling} {family}" for pooling, family in families if family not in ("bert", "t5", "llama")}
@@ -166,7 +173,7 @@ def test_every_reader_gives_the_same_vectors(tmp_path, kind):
     readers = [(encoder, LENGTH), (again, limit), open_encoder(str(tmp_path / "theirs"))]
     ours, *others = (SentenceEncoder(each, choose("cpu", "fp32"), None, length) for each, length in readers)
     alone = {}
-    if kind == "convolutional":  # their convolutions read padding
+    if kind.startswith("convolutional"):  # their convolutions read padding
         alone, others = {"batch_size": 1}, others[:1]
     asked = {None: theirs.encode, "query": theirs.encode_query, "document": theirs.encode_document}
     for side, their_encode in asked.items():

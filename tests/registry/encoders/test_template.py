@@ -13,7 +13,6 @@ from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
 from registry.types import BUILT_IN
 from tests.registry.encoders import vectors
-from tests.registry.encoders.vectors import reopened
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert, tiny_roberta
 
@@ -162,19 +161,6 @@ def test_a_view_with_its_own_template_is_denoised_by_it():
     for number, tokens in enumerate(views.values()):
         rows = both[number * len(TEXTS) : (number + 1) * len(TEXTS)]
         torch.testing.assert_close(rows, encoded(made, tokens), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"pooling": "cls"},
-        {"denoise": "padding", "denoise_at_eval": True},
-        {"template": TWO, "pooling": "last_mask", "eval_pooling": "mask"},
-    ],
-)
-def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
-    reopened(encoder(**given), tmp_path / "model", TEXTS, 24)
 
 
 def test_any_model_is_opened_in_a_template_and_a_head_is_saved(tmp_path):

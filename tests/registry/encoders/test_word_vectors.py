@@ -11,7 +11,7 @@ from registry import ENCODERS
 from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import read_words
 from registry.errors import CseError, MissingError
-from tests.registry.encoders.vectors import encoding, reopened
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, word_vectors
 
@@ -114,7 +114,7 @@ def test_files_and_tables_without_words_or_numbers_are_refused(tmp_path):
 def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     encoder = build(file, lower=True)
     folder = tmp_path / "out" / "model"
-    reopened(encoder, folder, ["The cat.", "the U.S.", "dog"], 100)
+    encoder.export(folder, 100)
     names = {"README.md", "cse.json", "config_sentence_transformers.json", "modules.json"}
     assert {child.name for child in folder.iterdir()} == names | {"vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"

@@ -10,7 +10,6 @@ from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS
 from registry.errors import MissingError
 from registry.evaluators.augmentation_quality import AugmentationQuality
-from registry.evaluators.pairs import one_line
 from registry.resources import catalog
 from registry.resources.catalog import Pair
 from registry.types import Augmenter
@@ -177,48 +176,3 @@ def test_text_is_augmented_before_the_tokenizer_and_what_is_missing_told(graded,
 
     found = AugmentationQuality("x", "twin")(looking_through(encoder, Shout()))
     assert abs(found["pearson_change"]) > 0.01
-
-
-@pytest.fixture
-def translated_stsb(pairs, tmp_path):
-    """Serve the pairs of STS-B one of whose sentences is in Multi30k or Tatoeba, hence has a German side; return it."""
-    german = {}
-    for name in ("multi30k_en_de", "tatoeba_en_de"):
-        german |= {one_line(row["text"]): row["translation"] for row in catalog.open_text(name)}
-    rows = []
-    for split in ("train", "dev", "test"):
-        for pair in REAL_PAIRS("stsb", split):
-            if one_line(pair.first) in german:
-                rows.append(pair)
-            elif one_line(pair.second) in german:
-                rows.append(pair._replace(first=pair.second, second=pair.first))
-    pairs(rows)
-    wanted = {one_line(pair.first) for pair in rows}
-    return len(rows), written(tmp_path, [(text, german[text]) for text in sorted(wanted)])
-
-
-REAL_PAIRS = catalog.read_pairs
-
-
-@pytest.mark.data
-def test_twins_of_real_pairs_under_the_small_encoders(translated_stsb):
-    """Human translations, mini_en and mini_de: the score falls with what is mixed in or dropped, and not at rate 0."""
-    count, file = translated_stsb
-    assert count == 348
-    encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"})
-    fraternal, identical = [], []
-    for rate in (1.0, 0.9, 0.6, 0.3):
-        fuse = AUGMENTERS["fuse_embeddings"].build({"model": "mini_de", "rate": rate})
-        encode = looking_through(encoder, fuse, max_length=128)
-        fraternal.append(AugmentationQuality("stsb", "twin", sides="first", translations=file)(encode))
-    for rate in (0.0, 0.15, 0.3, 0.5):
-        drop = AUGMENTERS["embedding_dropout"].build({"rate": rate, "draw": "chance", "scale": True})
-        encode = looking_through(encoder, drop, max_length=128)
-        identical.append(AugmentationQuality("stsb", "twin")(encode))
-    for scores in (fraternal, identical):
-        changes = [one["spearman_change"] for one in scores]
-        assert changes[0] == pytest.approx(0.0, abs=0.01)
-        assert changes == sorted(changes, reverse=True)
-        assert changes[-1] < -15
-        assert {round(one["spearman_plain"], 2) for one in scores} == {63.19}
-    assert fraternal[1]["spearman_change"] == pytest.approx(-0.69, abs=0.1)

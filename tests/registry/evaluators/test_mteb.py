@@ -105,17 +105,6 @@ def test_an_undefined_score_is_zero_and_the_fingerprint_a_revision(monkeypatch):
     assert build(mteb_task.serve(monkeypatch)).fingerprints() == {"mteb FewPairs/test": "0123abc"}
 
 
-def test_training_does_not_notice_it(monkeypatch):
-    name = mteb_task.serve(monkeypatch)
-    evaluator = build(name)
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    evaluator.fingerprints()
-    first = evaluator(words)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert evaluator(words) == first
-
-
 @pytest.mark.parametrize(
     ("values", "code", "named"),
     [

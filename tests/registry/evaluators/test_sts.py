@@ -130,15 +130,6 @@ def test_texts_are_the_sentences_of_all_splits_with_pairs(monkeypatch, toy):
     assert asked == [("mixed", "dev"), ("mixed", "test"), ("scored", "all")]
 
 
-@pytest.mark.data
-@pytest.mark.parametrize(("dataset", "split"), [("stsb", "dev"), ("sickr", "test"), ("simclue", "test")])
-def test_texts_of_real_sets_hold_those_of_the_split_scored(dataset, split):
-    scored = {side for pair in catalog.read_pairs(dataset, split) for side in (pair.first, pair.second)}
-    found = Sts(dataset, split).texts()
-    assert len(found) > len(set(found)) > len(scored)
-    assert {" ".join(text.split()) for text in scored} <= set(found)
-
-
 # --- pairs of the user's own, intervals, order ----------------------------------------------------------------------
 
 OWN = "gold,left,right,where\n" + "".join(f"{p.score},{p.first},{p.second},{p.subset}\n" for p in PAIRS)
@@ -176,12 +167,6 @@ def test_own_pairs_score_as_a_data_set_does_and_are_traceable(pairs, own):
 def test_what_is_refused(values, says):
     with pytest.raises(CseError, match=says):
         EVALUATORS["sts"].build(values)
-
-
-def test_a_bad_row_is_told_when_the_evaluator_is_made(own, tmp_path):
-    (tmp_path / "own.csv").write_text(OWN + "high,a,b,one\n", encoding="utf-8")
-    with pytest.raises(CseError, match=r"own\.csv:7: 'gold' is 'high', not a finite number"):
-        Sts(**own)
 
 
 def test_the_interval_is_reproducible_for_each_aggregate(pairs):

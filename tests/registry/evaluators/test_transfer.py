@@ -128,18 +128,6 @@ def test_the_order_of_rows_of_different_length_is_nothing(data, classifier):
     assert Transfer("cr", classifier, folds=3)(noisy) == wanted
 
 
-@BOTH
-@pytest.mark.slow
-def test_the_same_every_time_and_training_sees_no_difference(data, classifier):
-    data({"all": opinions(40, 20)})
-    evaluator = Transfer("mpqa", classifier, folds=3)
-    torch.manual_seed(5)
-    wanted = torch.rand(1)
-    torch.manual_seed(5)
-    assert evaluator(noisy) == evaluator(noisy)
-    assert torch.equal(torch.rand(1), wanted)
-
-
 @pytest.mark.slow
 def test_other_seeds_make_other_folds(data):
     data({"all": opinions(40, 20)})

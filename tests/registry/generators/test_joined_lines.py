@@ -1,6 +1,6 @@
 import pytest
 
-from registry.errors import MissingError, UnknownNameError
+from registry.errors import UnknownNameError
 from registry.generators.joined_lines import JoinedLines
 from registry.resources import catalog
 
@@ -35,19 +35,3 @@ def test_the_catalog_expects_whole_texts_only():
 def test_unknown_sources_are_named():
     with pytest.raises(UnknownNameError, match="'tatoeba_open'"):
         next(JoinedLines(["tatoeba_opne"]).rows("train"))
-
-
-def test_without_its_lines_it_is_missing(toy):
-    toy("joined", JOINED)
-    toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n')
-    with pytest.raises(MissingError, match="'joined' is made from others"):
-        catalog.locate("joined", "train")
-
-
-def test_a_fingerprint_follows_the_lines(toy):
-    toy("joined", JOINED)
-    data, found = toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n'), set()
-    for word in ("one", "other"):
-        (data / "lines.txt").write_text("".join(f"{word} {number}\n" for number in range(20)))
-        found.add(catalog.fingerprint("joined", "train"))
-    assert len(found) == 2

@@ -62,12 +62,3 @@ def test_what_is_missing_is_fetched(network, monkeypatch):
     source = catalog.locate("sts_text", "train")
     assert list(dict.fromkeys(network.asked)) == repositories
     assert source.columns == ("text",)
-
-
-@pytest.mark.data
-def test_real_data():
-    texts = [row["text"] for row in catalog.open_text("sts_text")]  # counts the rows at the end
-    pair = catalog.read_pairs("sts12", "test")[0]
-    assert texts[:2] == [pair.first, pair.second]
-    assert len(set(texts)) == 29525
-    assert sum(1 for _ in catalog.open_text("cstsb_text")) == 10462

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from registry.heads.batch_norm_relu import BatchNormRelu
-from registry.testing.materials import WidthOnly, draw
+from registry.testing.materials import draw
 from tests.registry.heads.literal import fit_head
 
 GROUPS = (("anchor", 5), ("positive", 5))
@@ -60,25 +60,3 @@ def test_views_by_themselves():
     layers = projector(head, 4)
     expected = torch.cat([layers(pooled[:5]), layers(pooled[5:])])
     torch.testing.assert_close(head(pooled, GROUPS), expected)
-
-
-def test_scd_s_projector():
-    """Its own layers: a bias in the first, none in the others, nothing behind the last; each view by itself."""
-    torch.manual_seed(0)
-    head = BatchNormRelu(together=[], widths=[6, 7, 5], normalize_last=False)
-    assert head.fit(4, WidthOnly(4)) == 5
-    with_large_weights(head.double())
-    theirs = nn.Sequential(
-        nn.Linear(4, 6),
-        nn.BatchNorm1d(6),
-        nn.ReLU(),
-        nn.Linear(6, 7, bias=False),
-        nn.BatchNorm1d(7),
-        nn.ReLU(),
-        nn.Linear(7, 5, bias=False),
-    ).double()
-    nn.init.normal_(theirs[0].bias)
-    for place, layer in enumerate(head.layers):
-        theirs[3 * place].weight = layer.weight
-    pooled = draw(2, 10, 4).double()
-    torch.testing.assert_close(head(pooled, GROUPS), torch.cat([theirs(pooled[:5]), theirs(pooled[5:])]))

@@ -52,14 +52,6 @@ def test_layer_by_layer_with_widths(weighting, weights):
     assert loss(layers=lower, **last).item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_widths_outside_and_layers_inside():
-    lower, last = layers()
-    inner = AdaptiveLayers(Alignment(), alignment_weight=0.0)
-    outside = Matryoshka(inner, [2, 6])(layers=lower, **last)
-    inside = AdaptiveLayers(Matryoshka(Alignment(), [2, 6]), alignment_weight=0.0)(layers=lower, **last)
-    assert outside.item() == pytest.approx(inside.item(), abs=1e-9)
-
-
 def test_the_last_layer_is_the_fixed_target_and_a_reference_stays():
     lower, last = layers(1)
     given = {**last, "negatives": slow.draw(4, 2)[4], "reference": slow.draw(4, 0)[3].requires_grad_()}

@@ -74,15 +74,6 @@ def test_the_sum_goes_over_all_rows_or_cells(form, cells):
     assert total == pytest.approx(cells * mean)
 
 
-@pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
-def test_single_row_without_queue_is_certain(form):
-    anchor = slow.draw(1, 0)[0].requires_grad_()
-    value = InfoNCE(form=form)(anchor, -anchor, Negatives.none(anchor))
-    value.backward()
-    assert value.item() == 0.0
-    assert not anchor.grad.any()
-
-
 def test_extreme_temperatures_zero_vectors_and_mixed_precision():
     anchor = torch.eye(3)
     value = InfoNCE(temperature=1e-4)(anchor, -anchor, Negatives.none(anchor))

@@ -3,7 +3,6 @@ import torch
 
 from registry.losses.alignment import Alignment
 from registry.losses.bootstrap import Bootstrap
-from registry.losses.cosent import CoSENT
 from registry.losses.info_nce import InfoNCE
 from registry.losses.jensen_shannon_information import JensenShannonInformation
 from registry.losses.matryoshka import Matryoshka
@@ -57,17 +56,3 @@ def test_a_wrapper_wraps_a_wrapper_and_checks_widths_and_weights():
         Matryoshka(Alignment(), [1, 2], [1.0])
     with refuses("losses.too_wide", 7):
         Matryoshka(Alignment(), [7])(anchor=torch.eye(6), positive=torch.eye(6))
-
-
-def test_equals_sentence_transformers():
-    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
-    anchor, positive, *_ = slow.draw(5, 0)
-    theirs = losses.matryoshka.CachedLossDecorator(
-        lambda reps: losses.CoSENTLoss(None).compute_loss_from_embeddings([r[0] for r in reps], torch.arange(5.0)),
-        [2, 4, 6],
-        [1.0, 0.5, 2.0],
-    )
-    with torch.no_grad():
-        expected = theirs([[anchor], [positive]])
-    value = Matryoshka(CoSENT(), [2, 4, 6], [1.0, 0.5, 2.0])(anchor=anchor, positive=positive, label=torch.arange(5.0))
-    assert value.item() == pytest.approx(expected.item(), abs=1e-6)

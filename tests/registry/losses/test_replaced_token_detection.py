@@ -305,17 +305,3 @@ def test_a_generator_without_head_needs_generator_head(tmp_path):
     states = own(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     expected = states @ own.embeddings.word_embeddings.weight.T
     assert torch.allclose(loss.generator(tokens.ids, tokens), expected, atol=1e-5)
-
-
-def test_mini_en_decodes_by_its_embeddings_better_than_chance():
-    """The recipe mini/diffcse_en relies on it."""
-    generator = FrozenGenerator("mini_en", "embeddings", dropout=False)
-    vocabulary = TransformerEncoder("mini_en").vocabulary
-    texts = [
-        "the city is the capital of the province and lies on the river .",
-        "he was born in london and studied at the university of oxford .",
-        "the album was released in the united states by the record company .",
-    ]
-    tokens = vocabulary.pad(vocabulary.ids(texts, 32))
-    real = (tokens.mask == 1) & ~torch.isin(tokens.ids, torch.tensor(sorted(vocabulary.specials)))
-    assert (generator(tokens.ids, tokens).argmax(dim=-1) == tokens.ids)[real].float().mean() > 0.9
