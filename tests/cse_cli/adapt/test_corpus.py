@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.adapt import corpus
 from cse_cli.adapt.corpus import LEAST, Document, divide, read_documents
 from registry.errors import MissingError
 from tests.support.errors import refuses
@@ -103,3 +104,11 @@ def test_passages_and_the_rest_of_a_document() -> None:
     assert len(chinese.pieces) == 60
     found, rest = chinese.passages(random.Random(0))
     assert [len(part) for part in (*found, rest)] == [10, 10, 10, 30]
+
+
+def test_a_large_corpus_trains_with_a_sample(monkeypatch):
+    monkeypatch.setattr(corpus, "TRAIN", 100)
+    every = [Document(" ".join(f"{number}-{word}" for word in range(40))) for number in range(400)]
+    found = divide(every, "x", frozenset())
+    assert (len(found.train), len(found.dev), len(found.test)) == (100, 50, 100)
+    assert len({one.text for part in (found.train, found.dev, found.test) for one in part}) == 250

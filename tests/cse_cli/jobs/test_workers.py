@@ -85,6 +85,16 @@ def stop_in_the_middle(process: Forked, number: signal.Signals) -> tuple[str, st
     return only_run().run_id, *process.communicate(timeout=60)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop(number, code, long, tmp_path):
+    process = started(long, folder=tmp_path)
+    run_id, out, err = stop_in_the_middle(process, number)
+    assert (process.returncode, out) == (code, ""), err
+    assert err.rstrip().split("\n")[-1] == f"stopped. To resume: cse run --resume {run_id[:8]}"
+    assert "Traceback" not in err
+    assert only_run().state == "STOPPED"
+
+
 def test_killed_and_taken_up_again(long, tmp_path):
     killed = started(long, folder=tmp_path)
     run_id, out, _ = stop_in_the_middle(killed, signal.SIGKILL)

@@ -20,6 +20,7 @@ from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.study import directory, load_study
 from registry.errors import CseError
 from tests.support.chosen import these
+from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.programs import below, ended, until
 from tests.support.shrunken import recipe, small
@@ -132,3 +133,15 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     assert before.items() <= {trial.number: trial.score for trial in read_trials(load_study("search"))}.items()
     resumed = [line for line in said.splitlines() if "resuming interrupted trial" in line]
     assert 1 <= len(resumed) <= 3
+
+
+@pytest.mark.exhaustive
+def test_a_running_search_is_shown_as_running(command, tmp_path, capsys):
+    driver = Forked(["cse_cli", *command, "--workers", "2", "--trials", "200"], tmp_path)  # more than end in this test
+    try:
+        until(lambda: bool(found()) and settled() >= 1, driver)
+        assert "running" in cse("tune", "--best", "search", capsys=capsys)[1]
+    finally:
+        driver.send_signal(signal.SIGINT)
+        driver.communicate(timeout=120)
+    assert "interrupted" in cse("tune", "--best", "search", capsys=capsys)[1]
