@@ -82,7 +82,7 @@ def test_a_run_is_there_with_everything(home: Path) -> None:
     assert points(record.run_id, "system/cpu_utilization_percentage") == [(0, 12.5)]
     (data,) = run.inputs.dataset_inputs
     assert (data.dataset.name, data.dataset.digest, data.tags[0].value) == ("stsb/dev", "a" * 36, "evaluation")
-    files = "environment.json", "events.jsonl", "recipe.toml", "result.json", "run.toml", "series"
+    files = "environment.json", "events.jsonl", "figures", "recipe.toml", "result.json", "run.toml", "series"
     assert sorted(one.path for one in client().list_artifacts(run.info.run_id)) == [*files]
     events = [json.loads(line) for line in (record.path / "events.jsonl").read_text().splitlines()]
     assert (run.info.start_time, run.info.end_time) == (int(events[0]["time"] * 1000), int(events[-1]["time"] * 1000))
