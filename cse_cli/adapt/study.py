@@ -147,7 +147,7 @@ def write_verdict(folder: Path, chosen: str, judges: Mapping[str, Mapping[str, A
         "seeds": SEEDS,
         "score": "queries.mrr",
         "set": settings,
-        "unset": ["evaluators.kept_dev"],
+        "unset": ["evaluators.dev", "evaluators.kept_dev"],
         "rows": [row for row in rows if row["row"] in (UNCHANGED, chosen)],
     }
     (folder / VERDICT).write_text(to_toml({"study": study}), encoding="utf-8")

@@ -50,8 +50,8 @@ def test_an_answer_with_all_judges_that_continues(corpus, tmp_path, capsys, monk
     assert set(found["dev"]) == {UNCHANGED, *WHITENED, *TRAINED}
     kept = {row: of["dev"]["value"] for row, of in found["dev"].items() if of["kept_dev"]["low"] >= -1}
     assert found["chosen"] == max(kept, key=kept.get) != UNCHANGED
-    assert set(found["differences"]) == {"dev", "queries", "kept", "titles", "labels", "judge"}
-    assert set(found["word_overlap"]) == {"dev", "queries", "titles", "labels", "judge"}
+    assert set(found["differences"]) == {"queries", "kept", "titles", "labels", "judge"}
+    assert set(found["word_overlap"]) == {"queries", "titles", "labels", "judge"}
     assert (out / "model").is_dir() == (found["verdict"] == "better")
     assert (out / "verdict.png").is_file()
     assert load_study(str(out / "verdict.toml")).seed_list == (1, 2, 3)
