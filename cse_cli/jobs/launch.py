@@ -117,7 +117,7 @@ def _execute(jobs: Sequence[Job], placement: Placement, screen: RunsScreen) -> t
     results = {job: end for job, end in ends.items() if isinstance(end, Result)}
     for result in results.values():
         draw_figures(result)
-    return ends, len(screen.begun & results.keys())
+    return ends, sum(result.run_id in screen.begun for result in results.values())
 
 
 def run_each(jobs: Iterable[Job], engine: Engine, screen: RunScreen) -> Iterator[tuple[Job, Result | CseError]]:

@@ -165,24 +165,25 @@ class RunsScreen(RunScreen):
     def __init__(self, *, several: bool, command: Callable[[], str], quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._several, self._command = several, command
-        self._parallel: dict[Job, RunLines] = {}
+        self._parallel: dict[int, RunLines] = {}
+        """id of a job → its lines. The screen holds no job."""
         self.expect(0)
 
     def expect(self, runs: int, *, alone: bool = True) -> None:
         """Set the number of runs that this command executes, and whether none are in parallel."""
         self._runs, self._alone, self._ended, self._since = runs, alone, 0, time.monotonic()
-        self.begun: set[Job] = set()
+        self.begun: set[str] = set()
 
     def begin(self, job: Job, run_id: str) -> Listener:
         """Print which run starts, and return the receiver of its events."""
-        self.begun.add(job)
+        self.begun.add(run_id)
         if self._several:
             self.write(f"[bold]run {len(self.begun)} of {self._runs}[/bold] · {escape(job.label)}")
         show = super().begin(job, run_id)
         if self._alone:
             return show
-        self._parallel[job] = RunLines(job.label, self.console, self.rows())
-        return self._parallel[job].show
+        lines = self._parallel[id(job)] = RunLines(job.label, self.console, self.rows())
+        return lines.show
 
     def skip(self, job: Job, result: Result) -> None:
         """Print which run is finished and is not repeated."""
@@ -192,7 +193,7 @@ class RunsScreen(RunScreen):
     def end(self, job: Job, end: Result | CseError) -> None:
         """Print the result or error of one of several runs, and the estimated time of those that are left."""
         self._ended += 1
-        self._parallel.pop(job, self)._close()
+        self._parallel.pop(id(job), self)._close()
         if not self._several:
             return
         place = f"{self._ended} of {self._runs}"

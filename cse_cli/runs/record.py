@@ -230,9 +230,12 @@ class RunRecord:
     def started(self, step: int = 0, steps: int = 0, **data: Any) -> None:
         """Record that the run starts, or resumes after `step` of `steps` steps."""
         self._delete_requests()
-        command = shlex.join(["cse", *sys.argv[1:]])
-        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
-        self.event("started", **place, **data, step=step, steps=steps)
+        data = {**data, "step": step, "steps": steps}
+        if self._log is not None:
+            command = shlex.join(["cse", *sys.argv[1:]])
+            self._log.append("started", host=socket.gethostname(), pid=os.getpid(), command=command, **data)
+        if self._listener is not None:
+            self._listener("started", data)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step."""
