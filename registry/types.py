@@ -454,15 +454,8 @@ class Encoder(Component, nn.Module):
 
     @property
     def foundation(self) -> Encoder:
-        """Encoder whose embeddings `finished` adjusts, or this encoder itself.
-
-        Only one of several processes calls `fit`, but all of them can run the foundation.
-        """
+        """Encoder whose embeddings this one adjusts, or this encoder itself."""
         return self
-
-    def finished(self, vectors: Tensor) -> Tensor:
-        """Return the adjusted embeddings for float32 embeddings of `foundation`."""
-        return vectors
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory that transformers and sentence-transformers load unchanged.

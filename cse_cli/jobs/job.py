@@ -75,6 +75,11 @@ class Job:
         """Name on the screen."""
         return self.shown_as or self.name
 
+    @property
+    def heading(self) -> str:
+        """First line on the screen of the run, without markup."""
+        return f"{self.loaded.name} · {self.recipe.title} · seed {self.seed}"
+
     @cached_property
     def known(self) -> Known:
         """Identity of the experiment, as far as it was known on this machine when it was first read."""

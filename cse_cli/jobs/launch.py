@@ -87,7 +87,7 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
         ends: dict[Job, Result | CseError] = {**finished(different, all_runs())}
         for job, result in ends.items():
             if isinstance(result, Result):
-                screen.skip(job, result)
+                screen.skip(job.label, result)
         if ends and request.name is not None:
             screen.advise(["note: --name has no effect on finished runs"])
         ends |= _execute([job for job in different if job not in ends], placement, screen)[0]
@@ -113,7 +113,7 @@ def _execute(jobs: Sequence[Job], placement: Placement, screen: RunsScreen) -> t
             if isinstance(end, TrackingError | DiskError):
                 raise end
             ends[job] = end
-            screen.end(job, end)
+            screen.end(job.label, end)
     results = {job: end for job, end in ends.items() if isinstance(end, Result)}
     for result in results.values():
         draw_figures(result)
@@ -143,7 +143,7 @@ def run_each(jobs: Iterable[Job], engine: Engine, screen: RunScreen) -> Iterator
                     yield job, error
                     break
                 if isinstance(claim, Claimed):
-                    running[claim.run_id] = job, screen.begin(job, claim.run_id)
+                    running[claim.run_id] = job, screen.begin(job.label, job.heading, claim.run_id)
                     engine.start(claim, running[claim.run_id][1])
                 elif claim.result is not None:
                     yield job, claim.result
@@ -154,7 +154,7 @@ def run_each(jobs: Iterable[Job], engine: Engine, screen: RunScreen) -> Iterator
         if not running:
             for job in [job for job in busy if job not in awaited]:
                 awaited.add(job)
-                screen.wait_for(job, busy[job])
+                screen.wait_for(job.label, busy[job])
             sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
         for run_id, end in engine.ended():
             job, listener = running.pop(run_id)
@@ -308,7 +308,7 @@ def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
     if isinstance(taken, Result):
         return taken
     try:
-        return train(taken, request.device, screen.begin(job, taken) if held else None)
+        return train(taken, request.device, screen.begin(job.label, job.heading, taken) if held else None)
     finally:
         for claim in held:
             release(claim)

@@ -49,16 +49,16 @@ class RunScreen(Screen):
         """Step and time at the start of the estimate of the time left."""
         self._rows: Progress | None = None
 
-    def begin(self, job: Job, run_id: str) -> Listener:
+    def begin(self, label: str, heading: str, run_id: str) -> Listener:  # noqa: ARG002 - only several runs have labels
         """Return the receiver of the events of a run that starts."""
-        self._begun_run = run_id
-        self._heading = f"[bold]{escape(job.loaded.name)}[/bold] · {escape(job.recipe.title)} · seed {job.seed}"
+        name, _, rest = heading.partition(" · ")
+        self._begun_run, self._heading = run_id, f"[bold]{escape(name)}[/bold] · {escape(rest)}"
         self._place = f"run {run_id} · state in {escape(str(home()))}"
         return self.show
 
-    def wait_for(self, job: Job, run: RecordedRun) -> None:
+    def wait_for(self, label: str, run: RecordedRun) -> None:
         """Print which run of another process is awaited."""
-        self.write(f"waiting for {escape(job.label)}: run {run.about.short} is {escape(run.host)}")
+        self.write(f"waiting for {escape(label)}: run {run.about.short} is {escape(run.host)}")
 
     def rows(self) -> Progress | None:
         """Return the rows of parallel runs, or None without a terminal."""
@@ -165,8 +165,7 @@ class RunsScreen(RunScreen):
     def __init__(self, *, several: bool, command: Callable[[], str], quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._several, self._command = several, command
-        self._parallel: dict[int, RunLines] = {}
-        """id of a job → its lines. The screen holds no job."""
+        self._parallel: dict[str, RunLines] = {}
         self.expect(0)
 
     def expect(self, runs: int, *, alone: bool = True) -> None:
@@ -174,34 +173,34 @@ class RunsScreen(RunScreen):
         self._runs, self._alone, self._ended, self._since = runs, alone, 0, time.monotonic()
         self.begun: set[str] = set()
 
-    def begin(self, job: Job, run_id: str) -> Listener:
+    def begin(self, label: str, heading: str, run_id: str) -> Listener:
         """Print which run starts, and return the receiver of its events."""
         self.begun.add(run_id)
         if self._several:
-            self.write(f"[bold]run {len(self.begun)} of {self._runs}[/bold] · {escape(job.label)}")
-        show = super().begin(job, run_id)
+            self.write(f"[bold]run {len(self.begun)} of {self._runs}[/bold] · {escape(label)}")
+        show = super().begin(label, heading, run_id)
         if self._alone:
             return show
-        lines = self._parallel[id(job)] = RunLines(job.label, self.console, self.rows())
-        return lines.show
+        self._parallel[label] = RunLines(label, self.console, self.rows())
+        return self._parallel[label].show
 
-    def skip(self, job: Job, result: Result) -> None:
+    def skip(self, label: str, result: Result) -> None:
         """Print which run is finished and is not repeated."""
         when = f"{result.finished.astimezone():%Y-%m-%d %H:%M}"
-        self.write(f"finished: {escape(job.label)}, run {str(result.run_id)[:8]} of {when}. To repeat it: --again")
+        self.write(f"finished: {escape(label)}, run {str(result.run_id)[:8]} of {when}. To repeat it: --again")
 
-    def end(self, job: Job, end: Result | CseError) -> None:
+    def end(self, label: str, end: Result | CseError) -> None:
         """Print the result or error of one of several runs, and the estimated time of those that are left."""
         self._ended += 1
-        self._parallel.pop(id(job), self)._close()
+        self._parallel.pop(label, self)._close()
         if not self._several:
             return
         place = f"{self._ended} of {self._runs}"
         if isinstance(end, CseError):
-            self.failed(f"run {place}: {job.label}", end)
+            self.failed(f"run {place}: {label}", end)
             return
         left = (time.monotonic() - self._since) / self._ended * (self._runs - self._ended)
-        line = end_line(f"finished {place} · {job.label}", end, left)
+        line = end_line(f"finished {place} · {label}", end, left)
         self.write(escape(wrap_words(line, self.console.width) if self.live else line))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

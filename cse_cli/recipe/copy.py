@@ -16,12 +16,17 @@ from registry.errors import CseError
 def write_copy(name_or_path: str, target: Path) -> None:
     """Write a recipe to a new file that loads to the same experiment."""
     loaded = load(name_or_path)
+    if target.is_dir():
+        action = f"cse cp {name_or_path} {target / 'my.toml'}"
+        raise CseError(f"'{target}' is a directory", action, code="copy.is_directory")
     if target.suffix != ".toml":
-        better = target / "my.toml" if target.is_dir() else f"{target}.toml"
         message = f"'{target}' does not end in .toml"
-        raise CseError(message, f"cse cp {name_or_path} {better}", code="copy.wrong_suffix")
+        raise CseError(message, f"cse cp {name_or_path} {target}.toml", code="copy.wrong_suffix")
     if target.exists():
         raise CseError(f"'{target}' already exists", "choose another name", code="copy.exists")
+    if not target.parent.is_dir():
+        message = f"directory '{target.parent}' does not exist"
+        raise CseError(message, f"mkdir -p {target.parent}", code="copy.missing_directory")
     draft = target.with_name(f".{target.stem}.draft.toml")
     try:
         draft.write_text(copied_text(loaded, target.parent), encoding="utf-8")
@@ -31,8 +36,7 @@ def write_copy(name_or_path: str, target: Path) -> None:
         draft.rename(target)
     except OSError as error:
         message = f"cannot write '{target}': {error.strerror}"
-        action = "choose an existing directory with write permission"
-        raise CseError(message, action, code="copy.not_writable") from error
+        raise CseError(message, "choose a directory with write permission", code="copy.not_writable") from error
     finally:
         draft.unlink(missing_ok=True)
 

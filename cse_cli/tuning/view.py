@@ -130,13 +130,14 @@ class TuneScreen(RunScreen):
 
     def verify(self, jobs: Sequence[Job], *, alone: bool) -> None:
         """Set the runs of a verification, and whether none are in parallel."""
-        self._verified, self._alone = jobs, alone
+        self._verified, self._alone = {job.label: job for job in jobs}, alone
 
-    def begin(self, job: Job, _run_id: str) -> Listener:
+    def begin(self, label: str, heading: str, run_id: str) -> Listener:  # noqa: ARG002 - as of other screens
         """Print which run of a verification starts, and return the receiver of its events."""
         self._close()
+        job = self._verified[label]
         self._trial = f"{job.run_name.partition(',')[0]} values"
-        place = f"{self._verified.index(job) + 1}/{len(self._verified)}"
+        place = f"{list(self._verified).index(label) + 1}/{len(self._verified)}"
         self.write(f"{place:>7}  {escape(self._trial)}, seed {job.seed}")
         return self.receiver(job.name, alone=self._alone)
 

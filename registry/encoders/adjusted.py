@@ -105,18 +105,7 @@ class Adjusted(Encoder):
 
     def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
         """Return the (B, D') adjusted embeddings of the other encoder, in single precision under autocast too."""
-        return self._adjusted(self.of.encode_for_eval(tokens, embeddings))
-
-    @property
-    def foundation(self) -> Encoder:
-        """Innermost encoder below all adjustments."""
-        return self.of.foundation
-
-    def finished(self, vectors: Tensor) -> Tensor:
-        """Return the adjusted embeddings, as `encode_for_eval` does."""
-        return self._adjusted(self.of.finished(vectors))
-
-    def _adjusted(self, vectors: Tensor) -> Tensor:
+        vectors = self.of.encode_for_eval(tokens, embeddings)
         if self._fitting:
             return vectors
         if not self.fitted:
@@ -127,6 +116,11 @@ class Adjusted(Encoder):
             )
         with torch.no_grad(), torch.autocast(vectors.device.type, enabled=False):
             return self.adjust(vectors.float())
+
+    @property
+    def foundation(self) -> Encoder:
+        """Innermost encoder below all adjustments."""
+        return self.of.foundation
 
     def fit(self, encode: Encode, target: Sequence[str]) -> None:
         """Fit the adjustment to the data set, or to `target` if `fit_on` is "target"."""

@@ -90,13 +90,6 @@ class ConcatenatedEncoder(TwoEncoders):
         """Both encoders before their adjustments."""
         return self if self.fits == "never" else _SideBySide(self.first.foundation, self.second.foundation)
 
-    def finished(self, vectors: Tensor) -> Tensor:
-        """Return the embeddings for float32 embeddings of `foundation`. During a fit, the latter themselves."""
-        if self._fitting or self.fits == "never":
-            return vectors
-        width = self.first.foundation.dim
-        return self.join(self.first.finished(vectors[:, :width]), self.second.finished(vectors[:, width:]))
-
     def settings(self) -> dict[str, Any]:
         """Return the weight λ."""
         return {"share": self.share}

@@ -27,7 +27,8 @@ def screen(home):
         shown = RunScreen(Console(file=written, force_terminal=terminal, width=width, highlight=False))
         loaded = replace(load("quickstart"), name="[red]x")
         loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"title": "A [bold]title"}))
-        assert shown.begin(Job(loaded, 3), "abc123def") == shown.show
+        job = Job(loaded, 3)
+        assert shown.begin(job.label, job.heading, "abc123def") == shown.show
         return shown, written
 
     return made

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.jobs.job import Job
 from cse_cli.jobs.screen import RunsScreen, next_steps, print_results
-from cse_cli.recipe.load import load
 from registry.errors import RunFailedError
 from tests.support.command import cse, refused
 from tests.support.records import result
@@ -36,12 +34,11 @@ def interrupted_runs() -> None:
     """Begin two parallel runs, of which one fails and one is interrupted."""
     with RunsScreen(several=True, command=lambda: "cse run small --seeds 1,2") as screen:
         screen.expect(2, alone=False)
-        one, other = (Job(load("quickstart"), seed, run_name=f"small seed {seed}") for seed in (1, 2))
-        first = screen.begin(one, "ab" * 16)
+        first = screen.begin("small seed 1", "quickstart · IFCL · seed 1", "ab" * 16)
         first("started", {"steps": 20, "step": 10})
         first("evaluated", {"step": 20, "scores": {"dev.spearman": 51.5}, "best": True})
         first("warning", {"text": "a warning"})
-        screen.end(other, RunFailedError("the loss is nan", "lower the rate", code="training.nan"))
+        screen.end("small seed 2", RunFailedError("the loss is nan", "lower the rate", code="training.nan"))
         raise KeyboardInterrupt
 
 

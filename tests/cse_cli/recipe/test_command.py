@@ -205,8 +205,8 @@ def test_paths_of_data_still_lead_to_it(folder, capsys):
     [
         ("quickstart", "there.toml", "copy.exists", "'there.toml'"),
         ("quickstart", "my", "copy.wrong_suffix", "→ cse cp quickstart my.toml"),
-        ("quickstart", "no/my.toml", "copy.not_writable", "'no/my.toml'"),
-        ("quickstart", "", "copy.wrong_suffix", "→ cse cp quickstart my.toml"),
+        ("quickstart", "no/my.toml", "copy.missing_directory", "'no'"),
+        ("quickstart", "", "copy.is_directory", "→ cse cp quickstart my.toml"),
         ("quickstrat", "my.toml", "recipe.unknown_recipe", "Did you mean 'quickstart'"),
         ("studies/ifcl_ablation", "my.toml", "recipe.not_a_recipe", "cse run studies/ifcl_ablation"),
         ("broken.toml", "my.toml", "recipe.invalid_value", "broken.toml:2:8: data: "),

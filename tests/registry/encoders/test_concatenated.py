@@ -58,7 +58,6 @@ def test_each_part_is_fitted_to_its_own_embeddings(model, online):
         one.fit(encoding(one, max_length), texts)
         halves.append(0.5**0.5 * F.normalize(embed(one, texts[:5], max_length)))
     torch.testing.assert_close(embed(both, texts[:5]), torch.cat(halves, dim=1))
-    torch.testing.assert_close(both.finished(embed(both.foundation, texts[:5])), embed(both, texts[:5]))
     assert (both.fits, both.dim) == ("each", online.dim + words.dim)
 
 
